@@ -66,6 +66,8 @@ pub struct Outcome<'s> {
     pub part: u16,
     /// The limit.
     pub facts: &'s LimitFacts,
+    /// How much it admits for this request: the limit's own amount, or the one that the descriptor brought along.
+    pub amount: Amount,
     /// Whether this limit had room for the request. In shadow mode this may be false of an admitted request.
     pub has_room: bool,
     /// Units left after the decision, never more than the limit's; `None` if unlimited.

@@ -32,7 +32,7 @@ pub struct Headers<'a>(&'a dyn HeaderLookup);
 /// What can be asked for header values.
 pub trait HeaderLookup {
     /// Calls `each` with every value of `name` (lower case), in order.
-    fn values(&self, name: &str, each: &mut dyn FnMut(&[u8]));
+    fn values<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8]));
 }
 
 impl<'a> Headers<'a> {
@@ -43,7 +43,7 @@ impl<'a> Headers<'a> {
     }
 
     /// Calls `each` with every value of `name` (lower case), in order.
-    pub fn values(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+    pub fn values(&self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
         self.0.values(name, each);
     }
 }
@@ -51,7 +51,7 @@ impl<'a> Headers<'a> {
 struct NoHeaders;
 
 impl HeaderLookup for NoHeaders {
-    fn values(&self, _name: &str, _each: &mut dyn FnMut(&[u8])) {}
+    fn values<'s>(&'s self, _name: &str, _each: &mut dyn FnMut(&'s [u8])) {}
 }
 
 impl Default for Headers<'_> {
@@ -62,7 +62,7 @@ impl Default for Headers<'_> {
 
 /// Pairs of lower-case names and values.
 impl HeaderLookup for &[(&str, &[u8])] {
-    fn values(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+    fn values<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
         for (_, value) in self.iter().filter(|(n, _)| *n == name) {
             each(value);
         }
