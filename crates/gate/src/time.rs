@@ -20,7 +20,11 @@ impl Now {
     #[must_use]
     pub const fn from_unix_nanos(unix: u128) -> Self {
         let since = unix.saturating_sub(EPOCH_UNIX_SECONDS as u128 * 1_000_000_000);
-        Self(if since > u64::MAX as u128 { u64::MAX } else { since as u64 })
+        Self(if since > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            since as u64
+        })
     }
 
     /// Nanoseconds since Leasehold's epoch.

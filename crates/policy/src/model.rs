@@ -112,7 +112,11 @@ pub struct ApiKeyHash {
 
 impl std::fmt::Debug for ApiKeyHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "v{}.{:02x}{:02x}..", self.version, self.digest[0], self.digest[1])
+        write!(
+            f,
+            "v{}.{:02x}{:02x}..",
+            self.version, self.digest[0], self.digest[1]
+        )
     }
 }
 
@@ -406,7 +410,10 @@ pub struct IdentityReading {
 impl Default for IdentityReading {
     fn default() -> Self {
         Self {
-            api_key: vec![IdentitySource::Header("x-api-key".into()), IdentitySource::Bearer],
+            api_key: vec![
+                IdentitySource::Header("x-api-key".into()),
+                IdentitySource::Bearer,
+            ],
             user: vec![IdentitySource::Header("x-user-id".into())],
         }
     }

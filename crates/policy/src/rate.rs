@@ -73,7 +73,9 @@ pub enum RateError {
         ms: u64,
     },
     /// The window is over 100 years.
-    #[error("a window of {ms} ms is too long: at most 100 years, or `forever` for a quota that never renews")]
+    #[error(
+        "a window of {ms} ms is too long: at most 100 years, or `forever` for a quota that never renews"
+    )]
     WindowTooLong {
         /// The length asked for.
         ms: u64,

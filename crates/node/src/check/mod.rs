@@ -1,0 +1,1 @@
+//! `/v1/check`: what proxies and programs ask over HTTP.

@@ -1,0 +1,1 @@
+//! The only reader of the operating system's clocks.

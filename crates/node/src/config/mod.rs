@@ -1,0 +1,1 @@
+//! The node's configuration: one file, the environment and the command line.

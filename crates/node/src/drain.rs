@@ -1,0 +1,1 @@
+//! Going away without dropping a call.

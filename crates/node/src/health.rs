@@ -1,0 +1,1 @@
+//! Health: `/live`, `/ready`, `/startup`, `/health`, and gRPC's.

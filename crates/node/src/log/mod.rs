@@ -1,0 +1,1 @@
+//! Logs with stable field names, redacted.

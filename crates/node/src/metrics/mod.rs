@@ -1,0 +1,1 @@
+//! Prometheus metrics with bounded series.

@@ -1,0 +1,1 @@
+//! Policies read from their file and installed whole or not at all.

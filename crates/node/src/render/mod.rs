@@ -1,0 +1,1 @@
+//! What a decision looks like to a client: headers, body, status.

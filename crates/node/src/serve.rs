@@ -1,0 +1,1 @@
+//! The process: listeners up, work, and down again in order.

@@ -1,0 +1,1 @@
+//! The node's integration tests, in one binary.
