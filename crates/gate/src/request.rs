@@ -21,8 +21,8 @@ pub struct Request<'a> {
     pub domain: Option<&'a str>,
     /// The entries of an Envoy descriptor, in order.
     pub entries: &'a [(&'a str, &'a str)],
-    /// A limit that the descriptor brings along, if the node accepts such.
-    pub limit_override: Option<policy::rate::Rate>,
+    /// A limit that the descriptor brings along, if the node accepts such: metered by fixed window, or deny.
+    pub limit_override: Option<policy::model::Amount>,
 }
 
 /// A view of request headers: calls back with each value of a lower-case name, in order.

@@ -228,7 +228,8 @@ pub struct KeyPart {
     pub normalize: Normalizer,
 }
 
-/// Where a part of a key comes from.
+/// Where a part of a key comes from. A value that is empty, or given several times and not always the same, counts as
+/// absent: which one the upstream would believe cannot be known, and a caller must not choose its bucket by it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeySource {
     /// The API key.
@@ -237,7 +238,7 @@ pub enum KeySource {
     User,
     /// The client's address, IPv6 cut to the prefix.
     ClientAddress,
-    /// A header's value (lower-case name); all values, if it is repeated.
+    /// A header's value (lower-case name).
     Header(Arc<str>),
     /// A descriptor entry's value.
     Descriptor(Arc<str>),
