@@ -3,6 +3,8 @@
 //!
 //! Nothing here decides: a conversion either understands a message or says which field it could not use.
 
+pub mod rls;
+
 /// Generated code, laid out as the packages are. The comments in it are Envoy's.
 #[allow(missing_docs, clippy::all, rustdoc::all)]
 pub mod envoy {
