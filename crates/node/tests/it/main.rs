@@ -1,1 +1,3 @@
 //! The node's integration tests, in one binary.
+
+mod render;

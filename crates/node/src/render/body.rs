@@ -1,0 +1,229 @@
+//! The bodies of refusals: a problem (RFC 9457) or an error object.
+//!
+//! A body names the window that is used up and an id by which operators find the request, and never a limit's
+//! figures. It is valid JSON whatever the names in it are.
+
+use std::time::Duration;
+
+use gate::decision::{Outcome, Refusal, Verdict};
+use gate::time::Now;
+use policy::model::Amount;
+use serde::Serialize;
+
+use super::summary::{Retry, Summary, policy_name, window_text};
+use super::timestamp::Rfc3339;
+use super::{BodyForm, whole_seconds};
+
+const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+
+/// A body and what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    /// The media type.
+    pub content_type: &'static str,
+    /// JSON text.
+    pub bytes: Vec<u8>,
+}
+
+/// What an answer is about. Only admissions have no body.
+#[derive(Clone, Debug)]
+pub enum Told<'a, 'd, 's> {
+    /// A decision.
+    Decision(&'a Summary<'d, 's>),
+    /// No decision could be made, and the limit says to refuse then. A fault of ours, hence never 429.
+    Unavailable,
+}
+
+impl Told<'_, '_, '_> {
+    /// The HTTP status, in words that clients act upon: 429 is worth a retry, 403 and 503 are no quota's doing.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Decision(summary) => match summary.verdict {
+                Verdict::Admitted => 200,
+                Verdict::Refused(Refusal::OverLimit | Refusal::Never) => 429,
+                Verdict::Refused(Refusal::KeyAbsent) => 403,
+            },
+            Self::Unavailable => 503,
+        }
+    }
+
+    /// The stable code of the error, none for an admission.
+    #[must_use]
+    pub const fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Decision(summary) => match summary.verdict {
+                Verdict::Admitted => None,
+                Verdict::Refused(Refusal::OverLimit) => Some("RATE_LIMIT_EXCEEDED"),
+                Verdict::Refused(Refusal::Never) => Some("RATE_LIMIT_NEVER_ADMITS"),
+                Verdict::Refused(Refusal::KeyAbsent) => Some("RATE_LIMIT_KEY_ABSENT"),
+            },
+            Self::Unavailable => Some("RATE_LIMITER_UNAVAILABLE"),
+        }
+    }
+
+    /// The body, for an answer made at `now` to the request known as `request_id`; none for an admission.
+    #[must_use]
+    pub fn body(&self, form: BodyForm, now: Now, request_id: &str) -> Option<Body> {
+        let code = self.code()?;
+        let status = self.status();
+        let message = self.message();
+        Some(match form {
+            BodyForm::Problem => Body {
+                content_type: "application/problem+json",
+                bytes: json(&Problem {
+                    kind: self.problem_type(),
+                    title: self.title(),
+                    status,
+                    detail: &message,
+                    violated_policies: self.violated_policies(),
+                    window: self.longest_refusing().and_then(window_text),
+                    request_id,
+                }),
+            },
+            BodyForm::ErrorObject => Body {
+                content_type: "application/json",
+                bytes: json(&ErrorEnvelope {
+                    error: ErrorObject {
+                        code,
+                        message: &message,
+                        http_status: status,
+                        timestamp: Rfc3339(now).to_string(),
+                        request_id,
+                    },
+                }),
+            },
+        })
+    }
+
+    fn problem_type(&self) -> String {
+        let name = match self {
+            Self::Decision(summary) => match summary.verdict {
+                Verdict::Admitted | Verdict::Refused(Refusal::OverLimit | Refusal::Never) => {
+                    "quota-exceeded"
+                }
+                // RFC 9457, 4.2.1: the problem is what its status says.
+                Verdict::Refused(Refusal::KeyAbsent) => return "about:blank".into(),
+            },
+            Self::Unavailable => "temporary-reduced-capacity",
+        };
+        format!("{PROBLEM_TYPES}{name}")
+    }
+
+    const fn title(&self) -> &'static str {
+        match self {
+            Self::Decision(summary) => match summary.verdict {
+                Verdict::Admitted | Verdict::Refused(Refusal::OverLimit) => "Quota exceeded",
+                Verdict::Refused(Refusal::Never) => "Not within any quota",
+                Verdict::Refused(Refusal::KeyAbsent) => "Forbidden",
+            },
+            Self::Unavailable => "Rate limiter unavailable",
+        }
+    }
+
+    fn violated_policies(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Decision(summary) if !summary.refusing.is_empty() => Some(
+                summary
+                    .refusing
+                    .iter()
+                    .map(|o| policy_name(o.facts))
+                    .collect(),
+            ),
+            Self::Decision(_) | Self::Unavailable => None,
+        }
+    }
+
+    /// The refusing limit that holds out longest.
+    fn longest_refusing(&self) -> Option<&Outcome<'_>> {
+        match self {
+            Self::Decision(summary) => summary
+                .refusing
+                .iter()
+                .max_by_key(|o| o.retry_after.unwrap_or(Duration::MAX))
+                .copied(),
+            Self::Unavailable => None,
+        }
+    }
+
+    fn message(&self) -> String {
+        let summary = match self {
+            Self::Decision(summary) => summary,
+            Self::Unavailable => {
+                return "The rate limiter cannot decide at present, and this limit refuses then. \
+                        This is no quota: try again later."
+                    .into();
+            }
+        };
+        let window = self.longest_refusing().and_then(window_text);
+        match summary.verdict {
+            Verdict::Admitted => String::new(),
+            Verdict::Refused(Refusal::OverLimit) => {
+                let quota = match window.as_deref() {
+                    Some("forever") => "The quota, which never renews, is used up".into(),
+                    Some(window) => format!("The quota per {window} is used up"),
+                    None => "The quota is used up".to_owned(),
+                };
+                match summary.retry {
+                    Retry::After(wait) if wait < Duration::from_secs(1) => {
+                        format!("{quota}. Try again in less than a second.")
+                    }
+                    Retry::After(wait) => match whole_seconds(wait) {
+                        1 => format!("{quota}. Try again in 1 second."),
+                        seconds => format!("{quota}. Try again in {seconds} seconds."),
+                    },
+                    Retry::NotRefused | Retry::Never => {
+                        format!("{quota}. Waiting does not help: ask for a larger quota.")
+                    }
+                }
+            }
+            Verdict::Refused(Refusal::Never) => match self.longest_refusing().map(|o| o.amount) {
+                Some(Amount::Metered { .. }) => {
+                    "This request costs more than its quota can ever hold. \
+                         Waiting does not help: ask for less at a time."
+                        .into()
+                }
+                Some(Amount::Deny | Amount::Unlimited) | None => {
+                    "The quota admits no such request. Waiting does not help.".into()
+                }
+            },
+            Verdict::Refused(Refusal::KeyAbsent) => {
+                "This request lacks what its quota is counted by, such as an API key. \
+                 Send it; waiting does not help."
+                    .into()
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
+    violated_policies: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<std::borrow::Cow<'static, str>>,
+    request_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct ErrorEnvelope<'a> {
+    error: ErrorObject<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorObject<'a> {
+    code: &'static str,
+    message: &'a str,
+    http_status: u16,
+    timestamp: String,
+    request_id: &'a str,
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("strings and numbers always have a JSON form")
+}
