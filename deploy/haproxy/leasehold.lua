@@ -1,0 +1,98 @@
+-- Asks Leasehold about each request. Refusals go to the client as Leasehold words them; of requests that may pass,
+-- HAProxy is told the figures in variables.
+--
+-- HAProxy 2.6 or later with Lua. The argument names the listener of HAProxy's own through which Leasehold is asked, so
+-- that its time limits, health checks and pooled connections are HAProxy's; fail-open.cfg shows both:
+--
+--   http-request lua.leasehold abns@leasehold
+--
+-- Afterwards txn.leasehold.answered is true or false, and txn.leasehold.h.<header, `-` as `_`> holds what is to be
+-- passed on. One request is one question: HAProxy's own retries come later and do not ask again.
+
+local TIMEOUT_MS = 250
+
+-- What a client may not say of itself, and what belongs to one connection only.
+local WITHHELD = {
+    ["connection"] = true,
+    ["content-length"] = true,
+    ["expect"] = true,
+    ["forwarded"] = true,
+    ["keep-alive"] = true,
+    ["proxy-authorization"] = true,
+    ["proxy-connection"] = true,
+    ["te"] = true,
+    ["trailer"] = true,
+    ["transfer-encoding"] = true,
+    ["upgrade"] = true,
+    ["x-forwarded-host"] = true,
+    ["x-forwarded-method"] = true,
+    ["x-forwarded-uri"] = true,
+    ["x-original-method"] = true,
+    ["x-original-uri"] = true,
+}
+
+local PASSED_ON = {
+    "cache-control",
+    "content-type",
+    "ratelimit",
+    "ratelimit-policy",
+    "retry-after",
+    "x-ratelimit-degraded",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "x-ratelimit-reset-ms",
+    "x-request-id",
+}
+
+-- HAProxy counts the values of a header from 0.
+local function values(list)
+    local out = {}
+    local i = 0
+    while list[i] ~= nil do
+        out[#out + 1] = list[i]
+        i = i + 1
+    end
+    return out
+end
+
+local function ask(txn, listener)
+    txn:set_var("txn.leasehold.answered", false)
+    local headers = {}
+    for name, list in pairs(txn.http:req_get_headers()) do
+        if not WITHHELD[name] then
+            headers[name] = values(list)
+        end
+    end
+    local hops = headers["x-forwarded-for"] or {}
+    hops[#hops + 1] = txn.f:src()
+    headers["x-forwarded-for"] = { table.concat(hops, ", ") }
+    headers["x-forwarded-method"] = { txn.f:method() }
+    headers["x-forwarded-uri"] = { txn.f:pathq() }
+
+    local answer = core.httpclient():get({
+        url = "http://leasehold/v1/check",
+        dst = listener,
+        headers = headers,
+        timeout = TIMEOUT_MS,
+    })
+    -- HAProxy words a failure as an answer of its own; the listener marks those that are Leasehold's.
+    local fields = answer and answer.headers
+    if not fields or not fields["x-leasehold-answered"] then
+        return
+    end
+    txn:set_var("txn.leasehold.answered", true)
+
+    local reply = txn:reply({ status = answer.status, body = answer.body or "" })
+    for _, name in ipairs(PASSED_ON) do
+        for _, value in ipairs(fields[name] and values(fields[name]) or {}) do
+            txn:set_var("txn.leasehold.h." .. name:gsub("-", "_"), value)
+            reply:add_header(name, value)
+        end
+    end
+    if answer.status < 200 or answer.status > 299 then
+        txn:done(reply)
+    end
+end
+
+core.register_action("leasehold", { "http-req" }, ask, 1)
