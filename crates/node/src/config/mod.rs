@@ -1,1 +1,499 @@
-//! The node's configuration: one file, the environment and the command line.
+//! The node's configuration: one file, the environment and the command line, each key checked.
+//!
+//! A [`Config`] exists only if every key in every source was known and every value in range. It holds no secret, only
+//! where the secret is kept, so it can be printed whole.
+
+pub mod error;
+pub mod keys;
+pub mod reference;
+pub mod secret;
+pub mod setting;
+pub mod sources;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use error::{ConfigError, Fault, Origin};
+pub use secret::SecretSource;
+pub use setting::{Choice, Listen};
+
+use self::keys::KEYS;
+use self::setting::{Raw, Setting as _};
+use self::sources::Assignment;
+use crate::render;
+
+/// All settings. `Default` is what an empty configuration means. Each key is described in [`keys`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// `http.*`
+    pub http: Http,
+    /// `grpc.*`
+    pub grpc: Grpc,
+    /// `admin.*`
+    pub admin: Admin,
+    /// `policy.*`
+    pub policy: PolicySource,
+    /// `table.*`
+    pub table: TableSettings,
+    /// `secret`
+    pub secret: SecretSource,
+    /// `answer.*`
+    pub answer: Answer,
+    /// `drain.*`
+    pub drain: Drain,
+    /// `log.*`
+    pub log: Log,
+}
+
+/// The HTTP surface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http {
+    /// Where it listens.
+    pub listen: Listen,
+    /// The largest request body.
+    pub max_body_bytes: usize,
+    /// The largest request head.
+    pub max_header_bytes: usize,
+    /// The most header fields of a request.
+    pub max_headers: usize,
+    /// How long a client may take to send a request's head.
+    pub header_timeout: Duration,
+    /// The most connections at once.
+    pub max_connections: usize,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            listen: Listen::At(([127, 0, 0, 1], 8080).into()),
+            max_body_bytes: 65_536,
+            max_header_bytes: 65_536,
+            max_headers: 200,
+            header_timeout: Duration::from_secs(10),
+            max_connections: 10_000,
+        }
+    }
+}
+
+/// The gRPC surface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grpc {
+    /// Where it listens.
+    pub listen: Listen,
+    /// The largest request message.
+    pub max_message_bytes: usize,
+    /// The most connections at once.
+    pub max_connections: usize,
+    /// The most calls at once on one connection.
+    pub max_streams: u32,
+    /// The most calls that a client may have cancelled before they were looked at.
+    pub max_reset_streams: usize,
+    /// How often a silent connection is pinged; zero for never.
+    pub keepalive_interval: Duration,
+    /// How long a ping may go unanswered.
+    pub keepalive_timeout: Duration,
+    /// Whether reflection is served.
+    pub reflection: bool,
+    /// Whether limits that descriptors bring along are taken.
+    pub accept_overrides: bool,
+}
+
+impl Default for Grpc {
+    fn default() -> Self {
+        Self {
+            listen: Listen::At(([127, 0, 0, 1], 8081).into()),
+            max_message_bytes: 1 << 20,
+            max_connections: 10_000,
+            max_streams: 4096,
+            max_reset_streams: 4096,
+            keepalive_interval: Duration::from_secs(30),
+            keepalive_timeout: Duration::from_secs(20),
+            reflection: true,
+            accept_overrides: false,
+        }
+    }
+}
+
+/// The surface for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// Where it listens.
+    pub listen: Listen,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self {
+            listen: Listen::At(([127, 0, 0, 1], 8082).into()),
+        }
+    }
+}
+
+/// Where the policy comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicySource {
+    /// The file, or a directory of envoyproxy/ratelimit files. None: the built-in sample.
+    pub path: Option<PathBuf>,
+    /// How it is written.
+    pub format: PolicyFormat,
+    /// Whether it is read again when it changes.
+    pub watch: bool,
+}
+
+impl Default for PolicySource {
+    fn default() -> Self {
+        Self {
+            path: None,
+            format: PolicyFormat::default(),
+            watch: true,
+        }
+    }
+}
+
+/// How a policy file is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PolicyFormat {
+    /// envoyproxy/ratelimit's if it has a `domain` at its top or is a directory, otherwise Leasehold's.
+    #[default]
+    Auto,
+    /// Leasehold's.
+    Leasehold,
+    /// envoyproxy/ratelimit's.
+    Envoy,
+}
+
+impl Choice for PolicyFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("leasehold", Self::Leasehold),
+        ("envoy", Self::Envoy),
+    ];
+}
+
+/// The bucket table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSettings {
+    /// How many live buckets it is made for.
+    pub live_buckets: u64,
+    /// The file it is mapped from. None: anonymous memory.
+    pub path: Option<PathBuf>,
+}
+
+impl Default for TableSettings {
+    fn default() -> Self {
+        Self {
+            live_buckets: 1_000_000,
+            path: None,
+        }
+    }
+}
+
+/// How answers are worded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Which fields tell of limits.
+    pub dialect: render::Dialect,
+    /// Which body a refusal has.
+    pub body: render::BodyForm,
+    /// What `Retry-After` says of less than a second.
+    pub sub_second: render::SubSecond,
+    /// Origins whose scripts may read refusals.
+    pub allow_origins: Vec<String>,
+    /// Whether they may send credentials.
+    pub allow_credentials: bool,
+}
+
+impl Answer {
+    /// The options for rendering.
+    ///
+    /// # Errors
+    /// If the origins are not origins; never for an [`Answer`] of a loaded [`Config`].
+    pub fn options(&self) -> Result<render::Options, render::CorsError> {
+        Ok(render::Options {
+            dialect: self.dialect,
+            body: self.body,
+            sub_second: self.sub_second,
+            cors: render::Cors::new(self.allow_origins.clone(), self.allow_credentials)?,
+        })
+    }
+}
+
+impl Choice for render::Dialect {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("draft-11", Self::Draft11),
+        ("draft-03", Self::Draft03),
+        ("github", Self::GitHub),
+        ("none", Self::None),
+    ];
+}
+
+impl Choice for render::BodyForm {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("problem", Self::Problem),
+        ("error-object", Self::ErrorObject),
+    ];
+}
+
+impl Choice for render::SubSecond {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("zero-with-ms", Self::ZeroWithMs), ("one", Self::One)];
+}
+
+/// How the node goes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// How long it still takes new requests after it has said that it goes.
+    pub grace: Duration,
+    /// How long it then waits for calls under way.
+    pub timeout: Duration,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self {
+            grace: Duration::from_secs(2),
+            timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// What lines look like.
+    pub format: LogFormat,
+    /// What is logged: a level, or `target=level` directives separated by commas.
+    pub level: String,
+    /// Which requests are logged.
+    pub access: AccessLog,
+    /// Of admitted requests, one in so many is logged.
+    pub access_one_in: u64,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            format: LogFormat::default(),
+            level: "info".to_owned(),
+            access: AccessLog::default(),
+            access_one_in: 1,
+        }
+    }
+}
+
+/// What log lines look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, otherwise JSON.
+    #[default]
+    Auto,
+    /// One JSON object a line.
+    Json,
+    /// For people.
+    Text,
+}
+
+impl Choice for LogFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("json", Self::Json),
+        ("text", Self::Text),
+    ];
+}
+
+/// Which requests are logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessLog {
+    /// None.
+    #[default]
+    Off,
+    /// Those that were refused.
+    Refused,
+    /// All.
+    All,
+}
+
+impl Choice for AccessLog {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("off", Self::Off),
+        ("refused", Self::Refused),
+        ("all", Self::All),
+    ];
+}
+
+/// A configuration and where each of its values was set.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+impl Loaded {
+    /// Reads all sources, the later ones winning: the file, the environment, the command line (`KEY=VALUE`).
+    ///
+    /// # Errors
+    /// [`ConfigError`] with every fault found.
+    pub fn read(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        command_line: &[String],
+    ) -> Result<Self, ConfigError> {
+        let mut faults = Vec::new();
+        let mut assignments = Vec::new();
+        match file.map(sources::file) {
+            None => {}
+            Some(Ok(of_file)) => assignments = of_file,
+            Some(Err(fault)) => faults.push(fault),
+        }
+        let (of_environment, wrong) = sources::environment(environment);
+        assignments.extend(of_environment);
+        faults.extend(wrong);
+        for given in command_line {
+            match sources::command_line(given) {
+                Ok(assignment) => assignments.push(assignment),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        Self::assemble(assignments, faults)
+    }
+
+    /// Reads a file's text alone.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with every fault found.
+    pub fn from_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        match sources::document(path, text) {
+            Ok(assignments) => Self::assemble(assignments, Vec::new()),
+            Err(fault) => Err(ConfigError(vec![fault])),
+        }
+    }
+
+    fn assemble(assignments: Vec<Assignment>, mut faults: Vec<Fault>) -> Result<Self, ConfigError> {
+        let mut loaded = Self {
+            config: Config::default(),
+            origins: BTreeMap::new(),
+        };
+        for Assignment { key, value, origin } in assignments {
+            if keys::is_section(&key) && value == Raw::Other("table") {
+                continue; // A section with nothing in it.
+            }
+            let Some(known) = KEYS.iter().find(|known| known.name == key) else {
+                let near = keys::nearest(&key).map(str::to_owned);
+                faults.push(Fault::UnknownKey { origin, key, near });
+                continue;
+            };
+            match (known.set)(&mut loaded.config, &value, known.bounds) {
+                Ok(()) => drop(loaded.origins.insert(known.name, origin)),
+                Err(expected) => {
+                    let given = if known.secret {
+                        "not usable".to_owned()
+                    } else {
+                        value.shown()
+                    };
+                    faults.push(Fault::BadValue {
+                        origin,
+                        key: known.name,
+                        given,
+                        expected,
+                    });
+                }
+            }
+        }
+        loaded.check_together(&mut faults);
+        if faults.is_empty() {
+            Ok(loaded)
+        } else {
+            Err(ConfigError(faults))
+        }
+    }
+
+    fn check_together(&self, faults: &mut Vec<Fault>) {
+        let config = &self.config;
+        let surfaces = [
+            ("http.listen", config.http.listen),
+            ("grpc.listen", config.grpc.listen),
+            ("admin.listen", config.admin.listen),
+        ];
+        for (index, (key, listen)) in surfaces.iter().enumerate() {
+            for (other, other_listen) in &surfaces[index + 1..] {
+                if let (Listen::At(one), Listen::At(two)) = (listen, other_listen)
+                    && one == two
+                    && one.port() != 0
+                {
+                    let problem = format!("both are {one}: give each a port of its own");
+                    faults.push(Fault::Conflict {
+                        key,
+                        other,
+                        problem,
+                    });
+                }
+            }
+        }
+        if config.http.listen == Listen::Off && config.grpc.listen == Listen::Off {
+            faults.push(Fault::Conflict {
+                key: "http.listen",
+                other: "grpc.listen",
+                problem: "both are off, so nobody could ask: give one an address".to_owned(),
+            });
+        }
+        if let Err(error) = config.answer.options() {
+            let key = match error {
+                render::CorsError::NotAnOrigin(_) => "answer.allow_origins",
+                render::CorsError::CredentialsForAny => "answer.allow_credentials",
+            };
+            faults.push(Fault::BadValue {
+                origin: self.origin(key),
+                key,
+                given: match key {
+                    "answer.allow_origins" => config.answer.allow_origins.show(),
+                    _ => config.answer.allow_credentials.show(),
+                },
+                expected: "origins as scheme://host[:port], or \"*\" alone and without credentials"
+                    .to_owned(),
+            });
+        }
+        if tracing_subscriber::EnvFilter::try_new(&config.log.level).is_err() {
+            faults.push(Fault::BadValue {
+                origin: self.origin("log.level"),
+                key: "log.level",
+                given: config.log.level.show(),
+                expected:
+                    "error, warn, info, debug or trace, or target=level directives separated \
+                           by commas"
+                        .to_owned(),
+            });
+        }
+    }
+
+    /// Where a key's value was set.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// The whole configuration as a file, each value with where it was set. It holds no secret.
+    #[must_use]
+    pub fn print(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for key in KEYS {
+            let (of, name) = key.name.rsplit_once('.').unwrap_or(("", key.name));
+            if of != section {
+                text += &format!("\n[{of}]\n");
+                section = of;
+            }
+            text += &format!(
+                "{name} = {} # {}\n",
+                (key.show)(&self.config),
+                self.origin(key.name)
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests;

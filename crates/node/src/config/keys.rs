@@ -1,0 +1,293 @@
+//! The keys of the configuration: all there are, what each means, and how it is set and shown.
+//!
+//! This table alone knows the keys. The loader, `--print-config` and the reference in `docs/configuration.md` all work
+//! from it, so none of them can forget one.
+
+use super::Config;
+use super::setting::{Bounds, Raw, Setting};
+
+/// One key.
+pub struct Key {
+    /// Its name, with its section.
+    pub name: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+    /// The numbers it may have, if it is one.
+    pub bounds: Bounds,
+    /// Whether its value, if wrong, may be a secret written in the wrong place.
+    pub secret: bool,
+    /// Sets it.
+    pub set: fn(&mut Config, &Raw, Bounds) -> Result<(), String>,
+    /// Shows it as the file would have it.
+    pub show: fn(&Config) -> String,
+}
+
+macro_rules! key {
+    ($name:literal, $($field:ident).+, $doc:literal) => {
+        key!($name, $($field).+, in Bounds::NONE, $doc)
+    };
+    ($name:literal, $($field:ident).+, in $bounds:expr, $doc:literal) => {
+        Key {
+            name: $name,
+            doc: $doc,
+            bounds: $bounds,
+            secret: false,
+            set: |config, raw, bounds| {
+                config.$($field).+ = Setting::read(raw, bounds)?;
+                Ok(())
+            },
+            show: |config| config.$($field).+.show(),
+        }
+    };
+}
+
+const fn within(least: u64, most: u64) -> Bounds {
+    Bounds { least, most }
+}
+
+const HOUR_MS: u64 = 3_600_000;
+const GIB: u64 = 1 << 30;
+
+/// All keys, section by section.
+pub const KEYS: &[Key] = &[
+    Key {
+        secret: true,
+        ..key!(
+            "secret",
+            secret,
+            "Where the secret is that keys are hashed with: `file:PATH`, `env:VARIABLE`, or `generate`. It is 64 \
+             hexadecimal digits, with `vN.` in front if it is not version 1. `generate` makes one at random: with \
+             `table.path` it is kept beside the table in a file `<table.path>.secret` with mode 0600, otherwise it \
+             lasts as long as the process. Nodes that share buckets or API key hashes need the same one."
+        )
+    },
+    key!(
+        "http.listen",
+        http.listen,
+        "Where the HTTP surface (`/v1/check`, health) listens: an IP address and a port, or `off`. Port 0 takes a \
+         free port; the log line `listening` tells it."
+    ),
+    key!(
+        "http.max_connections",
+        http.max_connections,
+        in within(1, 1_000_000),
+        "The most HTTP connections at once. Further \
+         ones wait to be accepted."
+    ),
+    key!(
+        "http.max_body_bytes",
+        http.max_body_bytes,
+        in within(0, GIB),
+        "The largest request body. A larger one is answered \
+         with 413."
+    ),
+    key!(
+        "http.max_header_bytes",
+        http.max_header_bytes,
+        in within(8192, 16_777_216),
+        "The largest request head. A larger one \
+         is answered with 431."
+    ),
+    key!(
+        "http.max_headers",
+        http.max_headers,
+        in within(16, 10_000),
+        "The most header fields of an HTTP/1 request. More are \
+         answered with 431."
+    ),
+    key!(
+        "http.header_timeout_ms",
+        http.header_timeout,
+        in within(100, HOUR_MS),
+        "How long a client may take to send a \
+         request's head, and how long a connection may stay idle between requests."
+    ),
+    key!(
+        "grpc.listen",
+        grpc.listen,
+        "Where the gRPC surface (Envoy's rate limit service, health, reflection) listens: an IP address and a port, \
+         or `off`."
+    ),
+    key!(
+        "grpc.max_connections",
+        grpc.max_connections,
+        in within(1, 1_000_000),
+        "The most gRPC connections at once. Further \
+         ones wait to be accepted."
+    ),
+    key!(
+        "grpc.max_message_bytes",
+        grpc.max_message_bytes,
+        in within(1024, GIB),
+        "The largest request message. A larger one is answered with the gRPC status OUT_OF_RANGE, which nobody takes \
+         for a refusal; but Envoy admits on an error unless `failure_mode_deny` is set, so keep this well above what \
+         its descriptors can hold."
+    ),
+    key!(
+        "grpc.max_streams",
+        grpc.max_streams,
+        in within(1, 1_000_000),
+        "The most calls at once on one connection."
+    ),
+    key!(
+        "grpc.max_reset_streams",
+        grpc.max_reset_streams,
+        in within(20, 1_000_000),
+        "The most calls that a client may have cancelled before the node looked at them. With more, the connection is \
+         closed as an attack. Envoy cancels a call at its time-out, so a stall cancels many at once."
+    ),
+    key!(
+        "grpc.keepalive_interval_ms",
+        grpc.keepalive_interval,
+        in within(0, HOUR_MS),
+        "After how long a silent connection is \
+         pinged, to find dead peers. 0: never."
+    ),
+    key!(
+        "grpc.keepalive_timeout_ms",
+        grpc.keepalive_timeout,
+        in within(100, HOUR_MS),
+        "How long a ping may go unanswered \
+         before the connection is closed."
+    ),
+    key!(
+        "grpc.reflection",
+        grpc.reflection,
+        "Whether gRPC reflection (v1 and v1alpha) is served, as `grpcurl` needs."
+    ),
+    key!(
+        "grpc.accept_overrides",
+        grpc.accept_overrides,
+        "Whether a limit that a descriptor brings along (Envoy's rate limit override) is taken in place of the \
+         policy's. Off: it is not looked at."
+    ),
+    key!(
+        "admin.listen",
+        admin.listen,
+        "Where the operators' surface (`/metrics`, health) listens: an IP address and a port, or `off`. Keep it off \
+         public networks."
+    ),
+    key!(
+        "policy.path",
+        policy.path,
+        "The policy file, or a directory of envoyproxy/ratelimit files. Empty: the built-in sample policy."
+    ),
+    key!(
+        "policy.format",
+        policy.format,
+        "How the policy is written: `leasehold`, `envoy` (envoyproxy/ratelimit's YAML), or `auto`: a directory, or a \
+         file with `domain` at its top, is `envoy`, all else `leasehold`."
+    ),
+    key!(
+        "policy.watch",
+        policy.watch,
+        "Whether the policy is read again when it changes. SIGHUP reads it again in \
+         any case."
+    ),
+    key!(
+        "table.live_buckets",
+        table.live_buckets,
+        in within(1, 1_000_000_000),
+        "How many buckets (keys times limits) the table is made for. Its memory is fixed by this. With more live \
+         buckets, counts become coarser, never looser."
+    ),
+    key!(
+        "table.path",
+        table.path,
+        "The file that the table is mapped from, so that counts survive a restart of the process. Put it on a memory \
+         file system such as `/dev/shm` or `/run`. Empty: anonymous memory, and a restart forgets all counts."
+    ),
+    key!(
+        "answer.dialect",
+        answer.dialect,
+        "Which response fields tell of limits: `draft-11` (`RateLimit`, `RateLimit-Policy` and plain \
+         `X-RateLimit-*`), `draft-03` (`X-RateLimit-*` as Envoy sends them), `github` (reset as an epoch), or `none`."
+    ),
+    key!(
+        "answer.body",
+        answer.body,
+        "The body of a refusal: `problem` (`application/problem+json`, RFC 9457) or `error-object` \
+         (`{\"error\":{...}}`)."
+    ),
+    key!(
+        "answer.sub_second",
+        answer.sub_second,
+        "What `Retry-After` says of less than a second: `zero-with-ms` (0, and `X-RateLimit-Reset-Ms`) or `one`."
+    ),
+    key!(
+        "answer.allow_origins",
+        answer.allow_origins,
+        "Origins (`scheme://host[:port]`) whose scripts may read refusals, or `*` alone for all. In the environment \
+         and on the command line, separated by commas."
+    ),
+    key!(
+        "answer.allow_credentials",
+        answer.allow_credentials,
+        "Whether those origins may send credentials."
+    ),
+    key!(
+        "drain.grace_ms",
+        drain.grace,
+        in within(0, HOUR_MS),
+        "After SIGTERM: for how long the node says that it goes (`/ready` 503, gRPC health NOT_SERVING) and still \
+         takes new requests, so that balancers can turn away first."
+    ),
+    key!(
+        "drain.timeout_ms",
+        drain.timeout,
+        in within(0, HOUR_MS),
+        "For how long the node then waits for calls under way before it cuts them off."
+    ),
+    key!(
+        "log.format",
+        log.format,
+        "What log lines look like: `json`, `text`, or `auto`: text on a terminal, \
+         otherwise JSON."
+    ),
+    key!(
+        "log.level",
+        log.level,
+        "What is logged: `error`, `warn`, `info`, `debug` or `trace`, or `target=level` \
+         directives separated by commas."
+    ),
+    key!(
+        "log.access",
+        log.access,
+        "Which requests are logged: `off`, `refused` or `all`."
+    ),
+    key!(
+        "log.access_one_in",
+        log.access_one_in,
+        in within(1, 1_000_000_000),
+        "Of the requests that `log.access` selects, one \
+         in so many is logged."
+    ),
+];
+
+/// Whether a name is that of a section.
+#[must_use]
+pub fn is_section(name: &str) -> bool {
+    KEYS.iter().any(|key| {
+        key.name
+            .split_once('.')
+            .is_some_and(|(section, _)| section == name)
+    })
+}
+
+/// The key that somebody may have meant, if one is near enough.
+#[must_use]
+pub fn nearest(unknown: &str) -> Option<&'static str> {
+    // A third of the letters may be wrong, and a known name in the wrong section is near.
+    let last = unknown.rsplit('.').next().unwrap_or(unknown);
+    KEYS.iter()
+        .map(|key| (strsim::damerau_levenshtein(key.name, unknown), key.name))
+        .filter(|(distance, name)| *distance <= name.len() / 3)
+        .min()
+        .map(|(_, name)| name)
+        .or_else(|| {
+            let mut same_last = KEYS
+                .iter()
+                .filter(|key| key.name.rsplit('.').next() == Some(last));
+            same_last.next().map(|key| key.name)
+        })
+}
