@@ -1,3 +1,4 @@
 //! The node's integration tests, in one binary.
 
+mod metrics;
 mod render;
