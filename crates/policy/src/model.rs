@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::rate::Rate;
+use crate::rate::{Rate, RateError};
 
 /// Everything that the gate enforces, as one unit: it is installed whole or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -314,6 +314,22 @@ pub enum Amount {
     },
 }
 
+impl Amount {
+    /// A rate under an algorithm; 0 units are [`Amount::Deny`].
+    ///
+    /// # Errors
+    /// A [`RateError`] that names the bound, if the algorithm cannot count the rate exactly.
+    pub const fn metered(rate: Rate, algorithm: Algorithm) -> Result<Self, RateError> {
+        if rate.units == 0 {
+            return Ok(Self::Deny);
+        }
+        match crate::rate::check(rate, algorithm) {
+            Ok(()) => Ok(Self::Metered { rate, algorithm }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// How a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -326,6 +342,18 @@ pub enum Algorithm {
         /// Tokens that a full bucket holds; at least 1.
         burst: u64,
     },
+}
+
+impl Algorithm {
+    /// Its name in policy files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow => "sliding_window",
+            Self::TokenBucket { .. } => "token_bucket",
+        }
+    }
 }
 
 /// What a limit does when its credit cannot be renewed.

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::model::Algorithm;
+
 /// The shortest window that a limit may have.
 pub const SHORTEST_WINDOW_MS: u64 = 100;
 
@@ -80,6 +82,71 @@ pub enum RateError {
         /// The length asked for.
         ms: u64,
     },
+    /// More units than the algorithm can count exactly in such a window.
+    #[error("{units} units per {window} are too many for {algorithm}: at most {most}")]
+    TooManyUnits {
+        /// The units asked for.
+        units: u64,
+        /// The window.
+        window: Window,
+        /// The algorithm's name in policy files.
+        algorithm: &'static str,
+        /// The most that are counted exactly.
+        most: u64,
+    },
+    /// A token bucket cannot refill at this rate without being more than 0.1% too slow.
+    #[error(
+        "a token bucket cannot refill at {units} per {window} exactly enough: its nearest rates \
+         are {below}{} per {window}; or use fixed_window", Above(*above)
+    )]
+    UnevenRefill {
+        /// The units asked for.
+        units: u64,
+        /// The window.
+        window: Window,
+        /// The nearest lower rate that is possible.
+        below: u64,
+        /// The nearest higher rate that is possible.
+        above: Option<u64>,
+    },
+    /// The burst is 0: the bucket would never hold a token.
+    #[error("a burst of 0 admits nothing: at least 1, or `deny` to refuse all")]
+    ZeroBurst,
+    /// The bucket would take too long to fill.
+    #[error(
+        "a burst of {burst} would take longer than {longest_years} years to refill at \
+         {units} per {window}: at most {most}"
+    )]
+    BurstTooLarge {
+        /// The burst asked for.
+        burst: u64,
+        /// Units per window.
+        units: u64,
+        /// The window.
+        window: Window,
+        /// The most that refill in time.
+        most: u64,
+        /// The longest time to refill, for windows of this length.
+        longest_years: u64,
+    },
+    /// The algorithm has no meaning without an end of the window.
+    #[error("{algorithm} cannot have the window `forever`: use fixed_window")]
+    Endless {
+        /// The algorithm's name in policy files.
+        algorithm: &'static str,
+    },
+}
+
+/// The second of two suggestions, if there is one.
+struct Above(Option<u64>);
+
+impl fmt::Display for Above {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(units) => write!(f, " and {units}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for Window {
@@ -99,6 +166,271 @@ impl fmt::Display for Window {
                     .find(|(unit, _)| ms.get().is_multiple_of(*unit))
                     .expect("every whole number is a multiple of 1");
                 write!(f, "{}{name}", ms.get() / unit)
+            }
+        }
+    }
+}
+
+/// Bits of a counting window's state that hold the window's number, so that the numbers of 100
+/// years of windows fit, and one more for the key's phase. The count has the other bits of a `u64`.
+#[must_use]
+pub const fn index_bits(window_ms: u64) -> u32 {
+    let window_ms = if window_ms == 0 { 1 } else { window_ms };
+    let last = LONGEST_WINDOW_MS.div_ceil(window_ms) + 1;
+    let bits = u64::BITS - last.leading_zeros();
+    if bits < 2 { 2 } else { bits }
+}
+
+/// The most units that a fixed window counts: all bits that [`index_bits`] leaves.
+#[must_use]
+pub const fn max_units_fixed(window_ms: u64) -> u64 {
+    (1 << (u64::BITS - index_bits(window_ms))) - 1
+}
+
+/// The most units that a sliding window counts: one bit less than a fixed window, so that the
+/// shares of two windows add up without overflow.
+#[must_use]
+pub const fn max_units_sliding(window_ms: u64) -> u64 {
+    (1 << (u64::BITS - index_bits(window_ms) - 1)) - 1
+}
+
+/// The most units of a quota that never renews.
+pub const MAX_UNITS_FOREVER: u64 = i64::MAX as u64;
+
+/// The longest window whose token buckets count in ticks of 1/8 ns; longer ones count in ticks of
+/// 1 ns. One day.
+pub const LONGEST_FINE_WINDOW_MS: u64 = 24 * 3600 * 1000;
+
+/// Ticks in a nanosecond for windows up to [`LONGEST_FINE_WINDOW_MS`].
+pub const FINE_TICKS_PER_NANO: u64 = 8;
+
+const FINE_REFILL_YEARS: u64 = 20;
+const COARSE_REFILL_YEARS: u64 = 200;
+const YEAR_NANOS: u64 = 366 * 24 * 3600 * 1_000_000_000;
+
+/// Ticks in a nanosecond of the token buckets of such a window.
+#[must_use]
+pub const fn ticks_per_nano(window_ms: u64) -> u64 {
+    if window_ms <= LONGEST_FINE_WINDOW_MS {
+        FINE_TICKS_PER_NANO
+    } else {
+        1
+    }
+}
+
+/// The longest that an empty bucket may take to fill, in ticks: 20 years, or 200 for windows of
+/// more than a day. With it, a bucket's state stays below 2^64 ticks.
+#[must_use]
+pub const fn max_refill_ticks(window_ms: u64) -> u64 {
+    max_refill_years(window_ms) * YEAR_NANOS * ticks_per_nano(window_ms)
+}
+
+const fn max_refill_years(window_ms: u64) -> u64 {
+    if window_ms <= LONGEST_FINE_WINDOW_MS {
+        FINE_REFILL_YEARS
+    } else {
+        COARSE_REFILL_YEARS
+    }
+}
+
+/// A window's length in the ticks of its token buckets.
+const fn window_ticks(window_ms: WindowMs) -> u64 {
+    window_ms.nanos() * ticks_per_nano(window_ms.get())
+}
+
+/// The ticks in which a token bucket gains one token, rounded up so that it never refills faster
+/// than asked. `units` of 0 count as 1.
+#[must_use]
+pub const fn interval_ticks(window_ms: WindowMs, units: u64) -> u64 {
+    window_ticks(window_ms).div_ceil(if units == 0 { 1 } else { units })
+}
+
+/// Tells whether an algorithm counts a rate exactly.
+///
+/// # Errors
+/// A [`RateError`] that names the bound.
+pub const fn check(rate: Rate, algorithm: Algorithm) -> Result<(), RateError> {
+    let Rate { units, window } = rate;
+    match (algorithm, window) {
+        (Algorithm::FixedWindow, Window::Forever) => at_most(rate, algorithm, MAX_UNITS_FOREVER),
+        (Algorithm::FixedWindow, Window::Millis(ms)) => {
+            at_most(rate, algorithm, max_units_fixed(ms.get()))
+        }
+        (Algorithm::SlidingWindow, Window::Millis(ms)) => {
+            at_most(rate, algorithm, max_units_sliding(ms.get()))
+        }
+        (Algorithm::SlidingWindow | Algorithm::TokenBucket { .. }, Window::Forever) => {
+            Err(RateError::Endless {
+                algorithm: algorithm.name(),
+            })
+        }
+        (Algorithm::TokenBucket { burst }, Window::Millis(ms)) => {
+            let interval = interval_ticks(ms, units);
+            let length = window_ticks(ms);
+            let refilled = units as u128 * interval as u128;
+            if refilled * 999 > length as u128 * 1000 {
+                // Intervals are whole ticks: this one and the next shorter one are the choices.
+                let above = if interval > 1 {
+                    Some(length.div_ceil(interval - 1))
+                } else {
+                    None
+                };
+                let below = length.div_ceil(interval);
+                return Err(RateError::UnevenRefill {
+                    units,
+                    window,
+                    below,
+                    above,
+                });
+            }
+            if burst == 0 {
+                return Err(RateError::ZeroBurst);
+            }
+            let most = max_refill_ticks(ms.get()) / interval;
+            if burst > most {
+                let longest_years = max_refill_years(ms.get());
+                return Err(RateError::BurstTooLarge {
+                    burst,
+                    units,
+                    window,
+                    most,
+                    longest_years,
+                });
+            }
+            Ok(())
+        }
+    }
+}
+
+const fn at_most(rate: Rate, algorithm: Algorithm, most: u64) -> Result<(), RateError> {
+    let Rate { units, window } = rate;
+    if units > most {
+        return Err(RateError::TooManyUnits {
+            units,
+            window,
+            algorithm: algorithm.name(),
+            most,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: u64 = 1000;
+    const DAY: u64 = 24 * 3600 * 1000;
+
+    fn rate(units: u64, ms: u64) -> Rate {
+        Rate {
+            units,
+            window: Window::Millis(WindowMs::new(ms).expect("in range")),
+        }
+    }
+
+    fn bucket(units: u64, ms: u64, burst: u64) -> Result<(), RateError> {
+        check(rate(units, ms), Algorithm::TokenBucket { burst })
+    }
+
+    #[test]
+    fn envoys_widest_limit_fits_a_fixed_window_of_a_second() {
+        assert_eq!(max_units_fixed(SECOND), u64::from(u32::MAX));
+        assert_eq!(max_units_sliding(SECOND), u64::from(u32::MAX) / 2);
+        for units in [6_000, 2_000_000_000, u64::from(u32::MAX)] {
+            assert_eq!(check(rate(units, SECOND), Algorithm::FixedWindow), Ok(()));
+        }
+        let error = check(rate(1 << 32, SECOND), Algorithm::FixedWindow).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "4294967296 units per 1s are too many for fixed_window: at most 4294967295"
+        );
+    }
+
+    #[test]
+    fn a_quota_that_never_renews_takes_i64_max_in_fixed_windows_only() {
+        let forever = |units| Rate {
+            units,
+            window: Window::Forever,
+        };
+        assert_eq!(
+            check(forever(MAX_UNITS_FOREVER), Algorithm::FixedWindow),
+            Ok(())
+        );
+        assert!(check(forever(MAX_UNITS_FOREVER + 1), Algorithm::FixedWindow).is_err());
+        for algorithm in [
+            Algorithm::SlidingWindow,
+            Algorithm::TokenBucket { burst: 1 },
+        ] {
+            assert_eq!(
+                check(forever(1), algorithm),
+                Err(RateError::Endless {
+                    algorithm: algorithm.name()
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn a_token_bucket_refuses_rates_that_it_would_round() {
+        assert_eq!(bucket(6_000, SECOND, 6_000), Ok(()));
+        assert_eq!(bucket(2_000_000_000, SECOND, 2_000_000_000), Ok(()));
+        let error = bucket(3_000_000_000, SECOND, 1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a token bucket cannot refill at 3000000000 per 1s exactly enough: its nearest rates \
+             are 2666666667 and 4000000000 per 1s; or use fixed_window"
+        );
+        assert!(bucket(u64::MAX, SECOND, 1).is_err());
+    }
+
+    #[test]
+    fn a_token_bucket_refuses_a_burst_of_zero_or_of_decades() {
+        assert_eq!(bucket(1, DAY, 0), Err(RateError::ZeroBurst));
+        assert_eq!(bucket(1, DAY, 20 * 366), Ok(()));
+        let error = bucket(1, DAY, 20 * 366 + 1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a burst of 7321 would take longer than 20 years to refill at 1 per 1d: at most 7320"
+        );
+        assert_eq!(bucket(1, DAY + 1, 73_199), Ok(()));
+        assert!(bucket(1, DAY + 1, 73_200).is_err());
+        assert!(bucket(1, LONGEST_WINDOW_MS, 2).is_ok());
+        assert!(bucket(1, LONGEST_WINDOW_MS, 3).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn window_numbers_of_a_century_fit_their_bits(ms in SHORTEST_WINDOW_MS..=LONGEST_WINDOW_MS) {
+            let bits = index_bits(ms);
+            let last = LONGEST_WINDOW_MS.div_ceil(ms);
+            prop_assert!(bits >= 2 && last >> bits == 0);
+            prop_assert!(u128::from(max_units_fixed(ms)) == (1_u128 << (64 - bits)) - 1);
+            prop_assert!(max_units_sliding(ms) == max_units_fixed(ms) / 2);
+        }
+
+        #[test]
+        fn what_a_token_bucket_accepts_is_never_fast_and_at_most_a_thousandth_slow(
+            units in 1..5_000_000_000_u64,
+            ms in prop_oneof![Just(100), Just(1000), Just(DAY), SHORTEST_WINDOW_MS..=LONGEST_WINDOW_MS],
+        ) {
+            let Window::Millis(window) = rate(units, ms).window else { unreachable!() };
+            let interval = interval_ticks(window, units);
+            let length = u128::from(ms) * 1_000_000 * u128::from(ticks_per_nano(ms));
+            let spent = u128::from(units) * u128::from(interval);
+            prop_assert!(spent >= length, "faster than asked");
+            match bucket(units, ms, 1) {
+                Ok(()) => prop_assert!(spent * 999 <= length * 1000),
+                Err(RateError::UnevenRefill { below, above, .. }) => {
+                    prop_assert!(below <= units && above.is_none_or(|above| above > units));
+                    prop_assert_eq!(bucket(below, ms, 1), Ok(()));
+                    if let Some(above) = above {
+                        prop_assert_eq!(bucket(above, ms, 1), Ok(()));
+                    }
+                }
+                Err(error) => prop_assert!(false, "{}", error),
             }
         }
     }
