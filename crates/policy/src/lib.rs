@@ -5,4 +5,5 @@
 //! in it was understood.
 
 pub mod model;
+pub mod path;
 pub mod rate;

@@ -379,6 +379,8 @@ pub struct PathReading {
     pub merge_slashes: bool,
     /// Whether `%2F` (and `%5C`) is read as a separator.
     pub decode_slashes: bool,
+    /// Whether a segment ends at its first `;`, as servlet containers route.
+    pub strip_parameters: bool,
 }
 
 impl Default for PathReading {
@@ -388,6 +390,7 @@ impl Default for PathReading {
             trailing_slash_significant: false,
             merge_slashes: true,
             decode_slashes: true,
+            strip_parameters: false,
         }
     }
 }
