@@ -1,1 +1,175 @@
 //! The only reader of the operating system's clocks.
+//!
+//! [`Clock::now`] is the wall clock's reading at the start plus what a monotonic clock has counted since: it never
+//! goes back, and steps of the wall clock do not move it. It must never read the wall clock twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use gate::time::Now;
+
+/// Tells the time to all surfaces. Clones tell the same time.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System(Anchor),
+    Manual(Arc<AtomicU64>),
+}
+
+/// Where the monotonic clock stood when the wall clock was read.
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    wall: Now,
+    monotonic: Instant,
+}
+
+impl Anchor {
+    fn at(&self, reading: Instant) -> Now {
+        let elapsed = reading.saturating_duration_since(self.monotonic).as_nanos();
+        // 2^64 ns are 584 years.
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        Now::from_nanos(self.wall.nanos().saturating_add(elapsed))
+    }
+}
+
+impl Clock {
+    /// Starts from the wall clock, but not below `floor`: the latest time that the table has seen, so that a restart
+    /// after the wall clock was set back does not give time back either.
+    ///
+    /// The monotonic clock stands still while the machine is suspended; a node that was suspended counts its windows
+    /// from where it left off.
+    #[must_use]
+    #[allow(clippy::disallowed_methods)] // This is the node's clock.
+    pub fn system(floor: Now) -> Self {
+        Self::anchored(SystemTime::now(), Instant::now(), floor)
+    }
+
+    fn anchored(wall: SystemTime, monotonic: Instant, floor: Now) -> Self {
+        let since_1970 = wall
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
+        let wall = Now::from_unix_nanos(since_1970.as_nanos()).max(floor);
+        Self(Source::System(Anchor { wall, monotonic }))
+    }
+
+    /// A clock that stands where its hand is put.
+    #[must_use]
+    pub fn manual(start: Now) -> (Self, Hand) {
+        let nanos = Arc::new(AtomicU64::new(start.nanos()));
+        (Self(Source::Manual(Arc::clone(&nanos))), Hand(nanos))
+    }
+
+    /// The time. Never less than what any thread was told before.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::disallowed_methods)] // This is the node's clock.
+    pub fn now(&self) -> Now {
+        match &self.0 {
+            Source::System(anchor) => anchor.at(Instant::now()),
+            // Acquire, with the hand's Release: who is told a time sees what was done before the hand moved.
+            Source::Manual(nanos) => Now::from_nanos(nanos.load(Ordering::Acquire)),
+        }
+    }
+}
+
+/// Moves a manual clock, forward only.
+#[derive(Clone, Debug)]
+pub struct Hand(Arc<AtomicU64>);
+
+impl Hand {
+    /// Moves it on.
+    pub fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        // Release, with the clock's Acquire. The closure always gives a value, so the update cannot fail.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Release, Ordering::Relaxed, |nanos| {
+                Some(nanos.saturating_add(by))
+            });
+    }
+}
+
+/// The time from one instant to a later one; zero if it is not later.
+#[must_use]
+pub const fn between(from: Now, to: Now) -> Duration {
+    Duration::from_nanos(to.nanos().saturating_sub(from.nanos()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wall(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn anchor(clock: &Clock) -> Anchor {
+        match &clock.0 {
+            Source::System(anchor) => *anchor,
+            Source::Manual(_) => unreachable!("these tests anchor system clocks"),
+        }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // Any reading serves as an anchor.
+    fn time_is_the_wall_clock_at_the_start_and_monotonic_from_there() {
+        let start = Instant::now();
+        let anchor = anchor(&Clock::anchored(wall(2_000_000_000), start, Now::default()));
+        let at = |ms| anchor.at(start + Duration::from_millis(ms)).unix_nanos();
+        assert_eq!(at(0), 2_000_000_000_000_000_000);
+        assert_eq!(at(1_500), 2_000_000_001_500_000_000);
+        // A reading of another core from before the anchor is the anchor's.
+        let before = start.checked_sub(Duration::from_secs(1)).unwrap_or(start);
+        assert_eq!(anchor.at(before).unix_nanos(), at(0));
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods)] // Any reading serves as an anchor.
+    fn a_wall_clock_set_back_does_not_give_time_back() {
+        let start = Instant::now();
+        let floor = Now::from_unix_nanos(2_000_000_000_000_000_000);
+        for set_back in [1_999_999_999, 0] {
+            let anchor = anchor(&Clock::anchored(wall(set_back), start, floor));
+            assert_eq!(anchor.at(start), floor);
+        }
+        let before_1970 = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        let anchor = anchor(&Clock::anchored(before_1970, start, Now::default()));
+        assert_eq!(anchor.at(start), Now::default());
+    }
+
+    #[test]
+    fn the_system_clock_never_goes_back_between_threads() {
+        let clock = Clock::system(Now::default());
+        let latest = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        let told_before = latest.load(Ordering::Acquire);
+                        let now = clock.now().nanos();
+                        assert!(now >= told_before);
+                        latest.fetch_max(now, Ordering::AcqRel);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_manual_clock_moves_by_its_hand_alone() {
+        let (clock, hand) = Clock::manual(Now::from_nanos(5));
+        let same = clock.clone();
+        hand.advance(Duration::from_nanos(7));
+        assert_eq!((clock.now().nanos(), same.now().nanos()), (12, 12));
+        assert_eq!(
+            between(Now::from_nanos(5), clock.now()),
+            Duration::from_nanos(7)
+        );
+        assert_eq!(between(clock.now(), Now::from_nanos(5)), Duration::ZERO);
+        hand.advance(Duration::MAX);
+        assert_eq!(clock.now().nanos(), u64::MAX);
+    }
+}
