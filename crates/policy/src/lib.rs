@@ -4,6 +4,9 @@
 //! in, never reads a clock, and never turns a fault into "no limit": a [`model::Policy`] exists only if every rule
 //! in it was understood.
 
+pub mod address;
+pub mod host;
 pub mod model;
+pub mod normalize;
 pub mod path;
 pub mod rate;
