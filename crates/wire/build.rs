@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use prost::Message as _;
+use prost_types::FileDescriptorSet;
+use prost_types::field_descriptor_proto::Type;
 
 const ROOT: &str = "proto";
 const RLS: &str = "envoy/service/ratelimit/v3/rls.proto";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={ROOT}");
-    let files = protox::compile([RLS], [ROOT])?;
+    let mut files = protox::compile([RLS], [ROOT])?;
 
     let out: PathBuf = std::env::var_os("OUT_DIR")
         .ok_or("cargo sets OUT_DIR")?
@@ -20,8 +22,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     std::fs::write(out.join("descriptors.bin"), for_reflection.encode_to_vec())?;
 
+    take_entry_values_as_bytes(&mut files)?;
     tonic_prost_build::configure()
         .build_transport(false)
         .compile_fds(files)?;
+    Ok(())
+}
+
+/// Envoy copies header values into descriptors whatever their bytes are, though the field is a string. A strict reader
+/// would refuse the whole request for one byte that a client chose, and Envoy admits on an error. On the wire the two
+/// types are the same.
+fn take_entry_values_as_bytes(files: &mut FileDescriptorSet) -> Result<(), String> {
+    let field = files
+        .file
+        .iter_mut()
+        .filter(|file| file.package() == "envoy.extensions.common.ratelimit.v3")
+        .flat_map(|file| &mut file.message_type)
+        .filter(|message| message.name() == "RateLimitDescriptor")
+        .flat_map(|message| &mut message.nested_type)
+        .filter(|message| message.name() == "Entry")
+        .flat_map(|message| &mut message.field)
+        .find(|field| field.name() == "value")
+        .ok_or("the vendored protobufs have no RateLimitDescriptor.Entry.value")?;
+    field.set_type(Type::Bytes);
     Ok(())
 }

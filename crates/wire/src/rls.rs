@@ -31,6 +31,10 @@ pub const MOST_DESCRIPTORS: usize = 256;
 /// The most entries that a descriptor may have.
 pub const MOST_ENTRIES: usize = 64;
 
+/// What stands for a value that is not UTF-8: all such values are one to the rules. Never an error, because Envoy
+/// admits on one, and clients choose the bytes.
+pub const NOT_TEXT: &str = "\u{fffd}";
+
 const SECOND_MS: u64 = 1000;
 const MINUTE_MS: u64 = 60 * SECOND_MS;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -206,7 +210,10 @@ fn read_entries<'r>(
                 entry: at,
             });
         }
-        pairs.push((&entry.key, &entry.value));
+        pairs.push((
+            &entry.key,
+            std::str::from_utf8(&entry.value).unwrap_or(NOT_TEXT),
+        ));
     }
     Ok(())
 }

@@ -327,3 +327,21 @@ proptest! {
         prop_assert!(up >= ms && up < ms + 1000);
     }
 }
+
+/// Bytes that a client chose must not turn the request into an error, which Envoy would admit on.
+#[test]
+fn a_value_that_is_no_text_is_still_counted() {
+    use prost::Message as _;
+    let mut request = RateLimitRequest {
+        domain: "api".into(),
+        descriptors: vec![descriptor(&[("address", "192.0.2.1"), ("api_key", "????")])],
+        ..RateLimitRequest::default()
+    };
+    let mut bytes = request.encode_to_vec();
+    let at = bytes.windows(4).position(|four| four == b"????").unwrap();
+    bytes[at..at + 4].copy_from_slice(b"a\xff\xfeb");
+    request = RateLimitRequest::decode(bytes.as_slice()).unwrap();
+    let checked = CheckedRequest::read(&request, Overrides::Ignore).unwrap();
+    let entries = checked.descriptors().next().unwrap().entries;
+    assert_eq!(entries, [("address", "192.0.2.1"), ("api_key", NOT_TEXT)]);
+}
