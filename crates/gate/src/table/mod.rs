@@ -1,0 +1,323 @@
+//! The bucket table: one flat region of 64-byte slots in which every decision is made.
+//!
+//! It takes no lock, allocates nothing after it was made, never blocks and never forgets a live bucket. It may lie in
+//! a file that several processes map at once; any of them may be killed or stopped between any two instructions, and
+//! the others neither wait for it nor admit more than a limit allows.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | [`slot`], [`header`] | the layout |
+//! | [`probe`] | where a bucket may lie |
+//! | [`claim`] | finding a slot, claiming one |
+//! | [`charge`] | one atomic step on a slot |
+//! | [`overflow`] | shared cells for keys that find no slot |
+//! | [`region`], [`open`] | the memory and the file |
+//! | [`sync`] | the atomics, real and modelled |
+//!
+//! Nothing here reads a clock: every call brings its time. The table has a time of its own as well, at or above every
+//! time it was called with (to a millisecond), and decides nothing at an earlier one; so a clock that steps back
+//! refills nothing.
+
+mod charge;
+mod claim;
+mod header;
+mod level;
+mod overflow;
+mod probe;
+#[cfg(not(loom))]
+mod region;
+#[cfg(loom)]
+#[path = "modelled_region.rs"]
+mod region;
+mod slot;
+mod sync;
+
+use std::num::NonZeroU64;
+
+use crate::algorithm::{LAST_NS, TIME_STEP_NS, fixed, sliding, token_bucket};
+use crate::bucket::BucketId;
+use crate::meter::{Kind, Meter, phase};
+use crate::time::Now;
+
+pub use level::{Cause, Level, NEVER_NS, Place};
+
+use charge::{Ask, Refund};
+use claim::Found;
+use probe::{Key, Span};
+use region::Region;
+use slot::{NEVER, WITHDRAWN};
+use sync::{raise, read};
+
+/// The most live buckets that a table may be made for: 2^32, some 400 GB.
+pub const MOST_LIVE_BUCKETS: u64 = 1 << 32;
+
+/// Why a table could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// More buckets than a table may have.
+    #[error("a table for {live_buckets} live buckets is too large: at most {MOST_LIVE_BUCKETS}")]
+    TooLarge {
+        /// The number asked for.
+        live_buckets: u64,
+    },
+    /// The memory could not be had.
+    #[error("no memory for a table of {bytes} bytes: lower the number of live buckets")]
+    Memory {
+        /// Its size.
+        bytes: u64,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// The bucket table. See the module's text.
+pub struct Table {
+    region: Region,
+    /// The slots of buckets.
+    own: Span,
+    /// The slots of shared cells.
+    cells: Span,
+}
+
+/// What a table tells of itself. The counters are shared by all processes that use the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Live buckets, extrapolated from a sample of slots.
+    pub live_estimate: u64,
+    /// Slots for buckets.
+    pub slots: u64,
+    /// Bytes of memory that the table has.
+    pub bytes: u64,
+    /// Takes that were counted in a shared cell because the table was full of live buckets.
+    pub overflow_takes: u64,
+    /// Takes that were refused because there was no room even in the shared cells.
+    pub no_room: u64,
+    /// Slots taken over from buckets that were over.
+    pub reclaimed: u64,
+    /// States found that no charge can have written.
+    pub damaged: u64,
+}
+
+/// Slots for so many live buckets, and for their shared cells. Together they stay within 100 bytes a live bucket.
+fn sizes(live_buckets: NonZeroU64) -> Result<(u64, u64), TableError> {
+    let live_buckets = live_buckets.get();
+    if live_buckets > MOST_LIVE_BUCKETS {
+        return Err(TableError::TooLarge { live_buckets });
+    }
+    let least = if cfg!(loom) { 1 } else { 64 };
+    Ok(((live_buckets * 3).div_ceil(2).max(least), overflow::cells(live_buckets)))
+}
+
+impl Table {
+    /// A new table in this process's own memory. It stands for `live_buckets` buckets at once with room to spare, and
+    /// for half as many again with longer searches; see [`overflow`] for what happens beyond.
+    ///
+    /// # Errors
+    /// If it is too large, or there is no memory for it.
+    pub fn anonymous(live_buckets: NonZeroU64) -> Result<Self, TableError> {
+        let (slots, cells) = sizes(live_buckets)?;
+        let bytes = region::bytes(slots + cells).unwrap_or(usize::MAX) as u64;
+        let region = Region::anonymous(slots + cells)
+            .map_err(|source| TableError::Memory { bytes, source })?;
+        Ok(Self::over(region, slots, cells))
+    }
+
+    fn over(region: Region, slots: u64, cells: u64) -> Self {
+        debug_assert_eq!(region.slots() as u64, slots + cells);
+        let (slots, cells) = (slots as usize, cells as usize);
+        Self { region, own: Span { first: 0, len: slots }, cells: Span { first: slots, len: cells } }
+    }
+
+    /// Asks the processor to fetch a bucket's likely slot, ahead of a call that needs it.
+    #[inline]
+    pub fn prefetch(&self, id: BucketId) {
+        self.region.prefetch(Key::new(id, self.own).home());
+    }
+
+    /// Tells how a bucket stands and whether `cost` would be admitted, and changes nothing. `group` is the same for
+    /// all buckets of a limit: a keyed hash of its identity.
+    pub fn look(&self, id: BucketId, group: u64, meter: &Meter, cost: u64, now: Now) -> Level {
+        let now = self.now(now);
+        let key = Key::new(id, self.own);
+        let level = loop {
+            match self.find(&key, now) {
+                Found::Own(slot, word) => {
+                    if let Some(level) = self.decide(slot, word, &key, meter, Ask::Look(cost), now) {
+                        break level;
+                    }
+                }
+                Found::Claim(..) | Found::Absent(_) => {
+                    let level = self.cell_level(&key, group, meter, now);
+                    let level = level.unwrap_or_else(|| unused(&key, meter, now));
+                    let room = level.retry_after_ns(meter, cost) == Some(0);
+                    let cause = if room { Cause::Room } else { Cause::Used };
+                    break Level { admitted: room, cause, ..level };
+                }
+            }
+        };
+        too_costly(level, meter, cost)
+    }
+
+    /// Charges `cost` units to a bucket if there is room for all of them, else nothing; in one atomic step. A cost of
+    /// 0 looks. `group` is the same for all buckets of a limit: a keyed hash of its identity.
+    #[inline]
+    pub fn take(&self, id: BucketId, group: u64, meter: &Meter, cost: u64, now: Now) -> Level {
+        if cost == 0 || cost > meter.most {
+            return self.look(id, group, meter, cost, now);
+        }
+        let now = self.now(now);
+        let key = Key::new(id, self.own);
+        let slot = self.region.slot(key.home());
+        let word = slot.words[0].load();
+        if word.tag == key.own
+            && let Some(level) = self.decide(slot, word, &key, meter, Ask::Take(cost), now)
+        {
+            return level;
+        }
+        self.take_elsewhere(&key, group, meter, cost, now)
+    }
+
+    #[cold]
+    fn take_elsewhere(&self, key: &Key, group: u64, meter: &Meter, cost: u64, now: u64) -> Level {
+        loop {
+            if let Some(level) = self.take_own(key, group, meter, cost, now) {
+                return level;
+            }
+            if let Some(level) = self.take_shared(key, group, meter, cost, now) {
+                return level;
+            }
+        }
+    }
+
+    /// Charges a bucket in its slot, claiming one if it has none. `None` if there is no place for it.
+    fn take_own(&self, key: &Key, group: u64, meter: &Meter, cost: u64, now: u64) -> Option<Level> {
+        let mut now = now;
+        loop {
+            match self.find(key, now) {
+                Found::Own(slot, word) => {
+                    let level = self.decide(slot, word, key, meter, Ask::Take(cost), now);
+                    if level.is_some() {
+                        return level;
+                    }
+                }
+                Found::Claim(slot, claim) => self.settle(key, group, meter, slot, claim, now),
+                Found::Absent(None) => return None,
+                Found::Absent(Some(vacancy)) => self.claim(key, group, meter, vacancy, now),
+            }
+            now = self.later(now);
+        }
+    }
+
+    /// Gives `cost` units back, at most what is charged in the current window (of a token bucket: what it lacks). Does
+    /// nothing if the bucket has no slot: what was counted in a shared cell may be another key's.
+    pub fn give_back(&self, id: BucketId, meter: &Meter, cost: u64, now: Now) {
+        let key = Key::new(id, self.own);
+        self.refund_own(&key, meter, cost, Refund::Clamped, self.now(now));
+    }
+
+    /// Takes back a charge just made, of which `level` is the answer. Does nothing if its window has ended, or if it
+    /// charged nothing.
+    pub fn undo(&self, id: BucketId, group: u64, meter: &Meter, cost: u64, level: &Level, now: Now) {
+        if !level.admitted || cost == 0 {
+            return;
+        }
+        let now = self.now(now);
+        let key = Key::new(id, self.own);
+        match level.place {
+            Place::Own => {
+                self.refund_own(&key, meter, cost, Refund::Of { end: level.end }, now);
+            }
+            Place::Shared => self.undo_shared(&key, group, meter, cost, level.end, now),
+            Place::Nowhere => {}
+        }
+    }
+
+    fn refund_own(&self, key: &Key, meter: &Meter, cost: u64, refund: Refund, now: u64) {
+        match self.find(key, now) {
+            Found::Own(slot, _) => self.refund(slot, key, meter, cost, refund, now),
+            Found::Claim(..) | Found::Absent(_) => {}
+        }
+    }
+
+    /// The time that the table decides at: never before the latest it has seen, to a millisecond.
+    #[inline]
+    fn now(&self, now: Now) -> u64 {
+        let now = now.nanos().min(LAST_NS);
+        let floor = &self.region.header().floor.0;
+        let seen = read(floor);
+        if now > seen.saturating_add(TIME_STEP_NS) {
+            raise(floor, now);
+        }
+        now.max(seen)
+    }
+
+    /// The same for a time that the table gave before and that others may have moved on from.
+    fn later(&self, now: u64) -> u64 {
+        now.max(read(&self.region.header().floor.0).min(LAST_NS))
+    }
+
+    /// The latest time that the table has seen, to a millisecond. A node that continues a table should begin its clock
+    /// at or above it: until its clock gets there, the table stands still.
+    #[must_use]
+    pub fn latest(&self) -> Now {
+        Now::from_nanos(read(&self.region.header().floor.0))
+    }
+
+    /// Figures of the table at `now`. It samples up to 4,096 slots: not for the decision path.
+    #[must_use]
+    pub fn stats(&self, now: Now) -> TableStats {
+        const SAMPLE: usize = 4096;
+        let now = self.now(now);
+        let stride = self.own.len.div_ceil(SAMPLE);
+        let mut seen = 0;
+        let mut live = 0;
+        for index in (0..self.own.len).step_by(stride) {
+            let slot = self.region.slot(index);
+            let tag = slot.words[0].load().tag;
+            seen += 1;
+            live += u64::from(
+                tag != NEVER && tag != WITHDRAWN && read(&slot.live_until) >= now,
+            );
+        }
+        let header = self.region.header();
+        TableStats {
+            live_estimate: (u128::from(live) * self.own.len as u128 / seen) as u64,
+            slots: self.own.len as u64,
+            bytes: region::bytes(self.region.slots() as u64).unwrap_or(usize::MAX) as u64,
+            overflow_takes: read(&header.overflow_takes.0),
+            no_room: read(&header.no_room.0),
+            reclaimed: read(&header.reclaimed.0),
+            damaged: read(&header.damaged.0),
+        }
+    }
+}
+
+/// The level of a bucket that has no slot: nothing used.
+fn unused(key: &Key, meter: &Meter, now: u64) -> Level {
+    let phase = phase(key.id, meter);
+    let end = match meter.kind {
+        Kind::Fixed => fixed::fresh(meter, phase, now).end,
+        Kind::Sliding | Kind::TwoWindow => sliding::read(meter, phase, [None, None], now).end,
+        Kind::Forever => u64::MAX,
+        Kind::TokenBucket => token_bucket::ticks(meter, now),
+    };
+    Level {
+        admitted: true,
+        cause: Cause::Room,
+        place: Place::Nowhere,
+        now,
+        end,
+        current: 0,
+        previous: 0,
+    }
+}
+
+/// Marks a level whose cost is more than the limit can ever hold.
+fn too_costly(level: Level, meter: &Meter, cost: u64) -> Level {
+    if cost > meter.most {
+        return Level { admitted: false, cause: Cause::TooCostly, ..level };
+    }
+    level
+}
