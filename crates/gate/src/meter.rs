@@ -60,9 +60,10 @@ impl Meter {
             Window::Forever => {
                 return match algorithm {
                     Algorithm::FixedWindow | Algorithm::SlidingWindow => blank,
-                    Algorithm::TokenBucket { burst } => {
-                        Self { most: blank.most.min(burst), ..blank }
-                    }
+                    Algorithm::TokenBucket { burst } => Self {
+                        most: blank.most.min(burst),
+                        ..blank
+                    },
                 };
             }
             Window::Millis(window) => window,
@@ -117,9 +118,17 @@ impl Meter {
                 // The seal takes one bit of the count.
                 let count_bits = self.count_bits - 1;
                 let most = self.most.min((1 << count_bits) - 1);
-                Self { kind: Kind::TwoWindow, count_bits, most, ..*self }
+                Self {
+                    kind: Kind::TwoWindow,
+                    count_bits,
+                    most,
+                    ..*self
+                }
             }
-            Kind::Sliding | Kind::TwoWindow => Self { kind: Kind::TwoWindow, ..*self },
+            Kind::Sliding | Kind::TwoWindow => Self {
+                kind: Kind::TwoWindow,
+                ..*self
+            },
             Kind::Forever | Kind::TokenBucket => *self,
         }
     }

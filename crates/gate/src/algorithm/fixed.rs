@@ -29,15 +29,29 @@ pub(crate) fn read(meter: &Meter, phase: u64, state: u64, now: u64) -> Standing 
         return fresh(meter, phase, now);
     }
     if end > now + meter.window_ns + TIME_STEP_NS {
-        return Standing { used: meter.count_mask(), damaged: true, ..fresh(meter, phase, now) };
+        return Standing {
+            used: meter.count_mask(),
+            damaged: true,
+            ..fresh(meter, phase, now)
+        };
     }
-    Standing { index, used: state & meter.count_mask(), end, damaged: false }
+    Standing {
+        index,
+        used: state & meter.count_mask(),
+        end,
+        damaged: false,
+    }
 }
 
 /// The current window, unused.
 pub(crate) fn fresh(meter: &Meter, phase: u64, now: u64) -> Standing {
     let index = window_index(meter, phase, now);
-    Standing { index, used: 0, end: window_end(meter, phase, index), damaged: false }
+    Standing {
+        index,
+        used: 0,
+        end: window_end(meter, phase, index),
+        damaged: false,
+    }
 }
 
 /// The state that holds a window and a count.

@@ -72,7 +72,8 @@ pub(crate) fn read(meter: &Meter, phase: u64, words: [Option<u64>; 2], now: u64)
         Some(_) | None => window_index(meter, phase, now),
     };
     let end = window_end(meter, phase, index);
-    if end > now + meter.window_ns + meter.window_ns.min(TIME_STEP_NS) {
+    // A new bucket may begin in the next window: see the table's claims.
+    if end > now + 2 * meter.window_ns + TIME_STEP_NS {
         let index = window_index(meter, phase, now);
         return Standing {
             index,
@@ -84,7 +85,9 @@ pub(crate) fn read(meter: &Meter, phase: u64, words: [Option<u64>; 2], now: u64)
         };
     }
     let here = (index & 1) as usize;
-    let current = words[here].filter(|word| word.index == index).map_or(0, |word| word.count);
+    let current = words[here]
+        .filter(|word| word.index == index)
+        .map_or(0, |word| word.count);
     let before = words[1 - here].filter(|word| word.index + 1 == index);
     Standing {
         index,
@@ -146,7 +149,11 @@ pub(crate) fn wait(
             Kind::TwoWindow | Kind::Fixed | Kind::Forever | Kind::TokenBucket => meter.window_ns,
         }
     };
-    match meter.most.checked_sub(current).and_then(|room| room.checked_sub(cost)) {
+    match meter
+        .most
+        .checked_sub(current)
+        .and_then(|room| room.checked_sub(cost))
+    {
         Some(room) => {
             let elapsed = meter.window_ns - rest.min(meter.window_ns);
             let early = rest.saturating_sub(meter.window_ns);

@@ -37,11 +37,19 @@ pub(crate) fn read(meter: &Meter, state: u64, now: u64) -> Standing {
     let now = ticks(meter, now);
     let debt = state.saturating_sub(now);
     if debt <= meter.full {
-        return Standing { full_at: now + debt, debt, clamped: false };
+        return Standing {
+            full_at: now + debt,
+            debt,
+            clamped: false,
+        };
     }
     // A state written at a slightly later reading than ours is no cause to rewrite it.
     let clamped = debt - meter.full > TIME_STEP_NS << meter.tick_shift;
-    Standing { full_at: now.saturating_add(meter.full), debt: meter.full, clamped }
+    Standing {
+        full_at: now.saturating_add(meter.full),
+        debt: meter.full,
+        clamped,
+    }
 }
 
 /// The state after taking `cost` tokens, or `None` if there is no room.

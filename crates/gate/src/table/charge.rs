@@ -106,7 +106,10 @@ impl Table {
                 now = self.later(now);
                 at = fixed::read(meter, phase, word.state, now);
             }
-            let room = meter.most.checked_sub(at.used).is_some_and(|left| ask.cost() <= left);
+            let room = meter
+                .most
+                .checked_sub(at.used)
+                .is_some_and(|left| ask.cost() <= left);
             let charged = if room { at.used + ask.cost() } else { at.used };
             let level = counted(room, now, at.end, charged, 0);
             if at.damaged && matches!(ask, Ask::Take(_)) {
@@ -114,10 +117,16 @@ impl Table {
                 self.heal(slot, word, fixed::state(meter, at.index, at.used));
             }
             if !room || !ask.charges() {
-                return Some(Level { current: at.used, ..level });
+                return Some(Level {
+                    current: at.used,
+                    ..level
+                });
             }
             raise(&slot.live_until, at.end);
-            let charged = Word { tag: key.own, state: fixed::state(meter, at.index, charged) };
+            let charged = Word {
+                tag: key.own,
+                state: fixed::state(meter, at.index, charged),
+            };
             if slot.words[0].replace(word, charged) {
                 return Some(level);
             }
@@ -139,12 +148,18 @@ impl Table {
     ) -> Option<Level> {
         loop {
             let used = word.state;
-            let room = meter.most.checked_sub(used).is_some_and(|left| ask.cost() <= left);
+            let room = meter
+                .most
+                .checked_sub(used)
+                .is_some_and(|left| ask.cost() <= left);
             if !room || !ask.charges() {
                 return Some(counted(room, now, u64::MAX, used, 0));
             }
             raise(&slot.live_until, u64::MAX);
-            let charged = Word { tag: key.own, state: used + ask.cost() };
+            let charged = Word {
+                tag: key.own,
+                state: used + ask.cost(),
+            };
             if slot.words[0].replace(word, charged) {
                 return Some(counted(true, now, u64::MAX, charged.state, 0));
             }
@@ -182,9 +197,18 @@ impl Table {
             let until = token_bucket::nanos(meter, full_at);
             if super::sync::read(&slot.live_until) < until {
                 // An eighth longer than needed, so that a steady trickle does not write this every time.
-                raise(&slot.live_until, until.saturating_add(until.saturating_sub(now) / 8));
+                raise(
+                    &slot.live_until,
+                    until.saturating_add(until.saturating_sub(now) / 8),
+                );
             }
-            if slot.words[0].replace(word, Word { tag: key.own, state: full_at }) {
+            if slot.words[0].replace(
+                word,
+                Word {
+                    tag: key.own,
+                    state: full_at,
+                },
+            ) {
                 return Some(level);
             }
             word = slot.words[0].load();
@@ -232,15 +256,28 @@ impl Table {
             }
             raise(&slot.live_until, at.end.saturating_add(meter.window_ns));
             if !at.sealed {
-                let before =
-                    sliding::Counted { index: at.index.wrapping_sub(1), sealed: true, count: at.previous };
-                let sealed = Word { tag: key.own, state: sliding::pack(meter, before) };
+                let before = sliding::Counted {
+                    index: at.index.wrapping_sub(1),
+                    sealed: true,
+                    count: at.previous,
+                };
+                let sealed = Word {
+                    tag: key.own,
+                    state: sliding::pack(meter, before),
+                };
                 slot.words[1 - here].replace(words[1 - here], sealed);
                 continue;
             }
             let current = at.current + ask.cost();
-            let counted_now = sliding::Counted { index: at.index, sealed: false, count: current };
-            let charged = Word { tag: key.own, state: sliding::pack(meter, counted_now) };
+            let counted_now = sliding::Counted {
+                index: at.index,
+                sealed: false,
+                count: current,
+            };
+            let charged = Word {
+                tag: key.own,
+                state: sliding::pack(meter, counted_now),
+            };
             if slot.words[here].replace(words[here], charged) {
                 return Some(counted(true, now, at.end, current, at.previous));
             }
@@ -266,24 +303,34 @@ impl Table {
             let (which, state) = match meter.kind {
                 Kind::Fixed => {
                     let at = fixed::read(meter, phase, words[0].state, now);
-                    let Some(used) = less(at.used, cost, at.end, refund) else { return };
+                    let Some(used) = less(at.used, cost, at.end, refund) else {
+                        return;
+                    };
                     if at.damaged {
                         return;
                     }
                     (0, fixed::state(meter, at.index, used))
                 }
                 Kind::Forever => {
-                    let Some(used) = less(words[0].state, cost, u64::MAX, refund) else { return };
+                    let Some(used) = less(words[0].state, cost, u64::MAX, refund) else {
+                        return;
+                    };
                     (0, used)
                 }
                 Kind::Sliding | Kind::TwoWindow => {
                     let own = words.map(|word| (word.tag == key.own).then_some(word.state));
                     let at = sliding::read(meter, phase, own, now);
-                    let Some(count) = less(at.current, cost, at.end, refund) else { return };
+                    let Some(count) = less(at.current, cost, at.end, refund) else {
+                        return;
+                    };
                     if at.damaged {
                         return;
                     }
-                    let counted = sliding::Counted { index: at.index, sealed: false, count };
+                    let counted = sliding::Counted {
+                        index: at.index,
+                        sealed: false,
+                        count,
+                    };
                     ((at.index & 1) as usize, sliding::pack(meter, counted))
                 }
                 Kind::TokenBucket => {
@@ -301,7 +348,13 @@ impl Table {
                     (0, at.full_at - back)
                 }
             };
-            if slot.words[which].replace(words[which], Word { tag: key.own, state }) {
+            if slot.words[which].replace(
+                words[which],
+                Word {
+                    tag: key.own,
+                    state,
+                },
+            ) {
                 return;
             }
         }
@@ -310,7 +363,13 @@ impl Table {
     /// Writes a state over one that no charge can have left. If another is faster, that is as well.
     #[cold]
     fn heal(&self, slot: &Slot, word: Word, state: u64) {
-        if slot.words[0].replace(word, Word { tag: word.tag, state }) {
+        if slot.words[0].replace(
+            word,
+            Word {
+                tag: word.tag,
+                state,
+            },
+        ) {
             bump(&self.region.header().damaged.0);
         }
     }
@@ -327,13 +386,26 @@ impl Table {
     ) {
         raise(&slot.live_until, at.end.saturating_add(meter.window_ns));
         let here = (at.index & 1) as usize;
-        let current = sliding::Counted { index: at.index, sealed: false, count: at.current };
-        let before =
-            sliding::Counted { index: at.index.wrapping_sub(1), sealed: true, count: 0 };
+        let current = sliding::Counted {
+            index: at.index,
+            sealed: false,
+            count: at.current,
+        };
+        let before = sliding::Counted {
+            index: at.index.wrapping_sub(1),
+            sealed: true,
+            count: 0,
+        };
         // The current one first: until both are written the bucket still reads as damaged or used up.
         for (which, counted) in [(here, current), (1 - here, before)] {
             let state = sliding::pack(meter, counted);
-            if slot.words[which].replace(words[which], Word { tag: key.own, state }) {
+            if slot.words[which].replace(
+                words[which],
+                Word {
+                    tag: key.own,
+                    state,
+                },
+            ) {
                 bump(&self.region.header().damaged.0);
             }
         }
@@ -357,5 +429,13 @@ fn less(used: u64, cost: u64, window_end: u64, refund: Refund) -> Option<u64> {
 #[inline]
 fn counted(admitted: bool, now: u64, end: u64, current: u64, previous: u64) -> Level {
     let cause = if admitted { Cause::Room } else { Cause::Used };
-    Level { admitted, cause, place: Place::Own, now, end, current, previous }
+    Level {
+        admitted,
+        cause,
+        place: Place::Own,
+        now,
+        end,
+        current,
+        previous,
+    }
 }

@@ -60,8 +60,7 @@ impl Table {
         let home = self.region.slot(key.home());
         for window in 0..WINDOWS {
             // Read after the earlier windows were: see the module's text.
-            let beyond = window as u64 > if window == 0 { 0 } else { read(&home.reach) };
-            if beyond && vacancy.is_some() {
+            if window > 0 && vacancy.is_some() && read(&home.reach) < window as u64 {
                 break;
             }
             for k in 0..WIDTH {
@@ -76,7 +75,11 @@ impl Table {
                 if vacancy.is_none() {
                     let sight = slot.sight(word);
                     if sight.is_free(now) {
-                        vacancy = Some(Vacancy { slot, window, sight });
+                        vacancy = Some(Vacancy {
+                            slot,
+                            window,
+                            sight,
+                        });
                     }
                 }
                 if word.tag == NEVER {
@@ -89,8 +92,19 @@ impl Table {
 
     /// Publishes a claim to a free place and carries it through as far as it goes. Whether it came to be the bucket's
     /// slot shows the next search.
-    pub(super) fn claim(&self, key: &Key, group: u64, meter: &Meter, vacancy: Vacancy<'_>, now: u64) {
-        let Vacancy { slot, window, sight } = vacancy;
+    pub(super) fn claim(
+        &self,
+        key: &Key,
+        group: u64,
+        meter: &Meter,
+        vacancy: Vacancy<'_>,
+        now: u64,
+    ) {
+        let Vacancy {
+            slot,
+            window,
+            sight,
+        } = vacancy;
         let header = self.region.header();
         // Before anything is taken over: no later claim of the bucket that was here is decided at an earlier time.
         raise(&header.floor.0, now);
@@ -100,12 +114,18 @@ impl Table {
         raise(&slot.live_until, now.saturating_add(GRACE_NS));
         let [first, second] = sight.words;
         if first.tag != NEVER {
-            let nothing = Word { tag: WITHDRAWN, state: bump(&header.nonce.0) };
+            let nothing = Word {
+                tag: WITHDRAWN,
+                state: bump(&header.nonce.0),
+            };
             if !slot.words[1].replace(second, nothing) {
                 return;
             }
         }
-        let claim = Word { tag: key.claim, state: bump(&header.nonce.0) };
+        let claim = Word {
+            tag: key.claim,
+            state: bump(&header.nonce.0),
+        };
         if !slot.words[0].replace(first, claim) {
             return;
         }
@@ -125,7 +145,10 @@ impl Table {
         claim: Word,
         now: u64,
     ) {
-        let withdrawn = || Word { tag: WITHDRAWN, state: bump(&self.region.header().nonce.0) };
+        let withdrawn = || Word {
+            tag: WITHDRAWN,
+            state: bump(&self.region.header().nonce.0),
+        };
         let home = self.region.slot(key.home());
         let mut passed = false;
         'search: for window in 0..WINDOWS {
@@ -153,21 +176,18 @@ impl Table {
                 }
             }
         }
-        let state = self.first_state(key, group, meter, slot, claim, now);
-        slot.words[0].replace(claim, Word { tag: key.own, state });
+        let state = self.first_state(key, group, meter, now);
+        slot.words[0].replace(
+            claim,
+            Word {
+                tag: key.own,
+                state,
+            },
+        );
     }
 
-    /// The state that a new bucket begins with: the current window, and what it may have used in a shared cell. For a
-    /// window that is counted in the second word, that word is written here.
-    fn first_state(
-        &self,
-        key: &Key,
-        group: u64,
-        meter: &Meter,
-        slot: &Slot,
-        claim: Word,
-        now: u64,
-    ) -> u64 {
+    /// The state that a new bucket begins with: the current window, and what it may have used in a shared cell.
+    fn first_state(&self, key: &Key, group: u64, meter: &Meter, now: u64) -> u64 {
         // After the search, so that whatever was taken over since is over at this time.
         let now = self.later(now);
         let cell = self.cell_level(key, group, meter, now);
@@ -186,19 +206,29 @@ impl Table {
             Kind::Sliding | Kind::TwoWindow => {
                 let index = window_index(meter, phase, now);
                 let count = used.min(meter.count_mask());
+                let open = |index| {
+                    sliding::pack(
+                        meter,
+                        sliding::Counted {
+                            index,
+                            sealed: false,
+                            count,
+                        },
+                    )
+                };
                 if index & 1 == 0 {
-                    return sliding::pack(meter, sliding::Counted { index, sealed: false, count });
+                    return open(index);
                 }
                 if count > 0 {
-                    let current = sliding::Counted { index, sealed: false, count };
-                    let current = Word { tag: key.own, state: sliding::pack(meter, current) };
-                    let second = slot.words[1].load();
-                    // If it fails another helper has written it, or the claim is settled.
-                    if slot.words[0].load() == claim {
-                        slot.words[1].replace(second, current);
-                    }
+                    // The second word could not be written in one step with this one. So what was used goes to the
+                    // next window, which then begins early.
+                    return open(index + 1);
                 }
-                let before = sliding::Counted { index: index - 1, sealed: true, count: 0 };
+                let before = sliding::Counted {
+                    index: index - 1,
+                    sealed: true,
+                    count: 0,
+                };
                 sliding::pack(meter, before)
             }
         }

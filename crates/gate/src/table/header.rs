@@ -14,7 +14,7 @@ pub(crate) struct Alone(pub AtomicU64);
 /// The header. All zero in a new table.
 #[cfg_attr(not(loom), repr(C, align(4096)))]
 pub(crate) struct Header {
-    /// What a file holds; see [`super::open`]. Written before the table is shared, never after.
+    /// What a file holds. Written before the table is shared, never after.
     pub preamble: [AtomicU64; 16],
     /// No decision is made at an earlier time than this, in nanoseconds since the epoch; never falls.
     pub floor: Alone,

@@ -74,7 +74,11 @@ impl Level {
             Kind::Forever if self.current > 0 => NEVER_NS,
             Kind::Fixed if self.current > 0 => {
                 // In a shared cell two windows count.
-                rest + if self.place == Place::Shared { meter.window_ns } else { 0 }
+                rest + if self.place == Place::Shared {
+                    meter.window_ns
+                } else {
+                    0
+                }
             }
             Kind::Sliding | Kind::TwoWindow if self.current > 0 => rest + meter.window_ns,
             Kind::Fixed | Kind::Sliding | Kind::TwoWindow if self.previous > 0 => rest,
@@ -112,7 +116,10 @@ impl Level {
             }
             Kind::TokenBucket => {
                 let need = cost.saturating_mul(meter.interval);
-                let over = self.debt(meter).saturating_add(need).saturating_sub(meter.full);
+                let over = self
+                    .debt(meter)
+                    .saturating_add(need)
+                    .saturating_sub(meter.full);
                 Some(token_bucket::nanos(meter, over))
             }
         }
@@ -150,6 +157,8 @@ impl Level {
 
     /// Token bucket: ticks until it is full, at most what an empty one needs.
     fn debt(&self, meter: &Meter) -> u64 {
-        self.end.saturating_sub(token_bucket::ticks(meter, self.now)).min(meter.full)
+        self.end
+            .saturating_sub(token_bucket::ticks(meter, self.now))
+            .min(meter.full)
     }
 }

@@ -11,7 +11,7 @@
 //! | [`claim`] | finding a slot, claiming one |
 //! | [`charge`] | one atomic step on a slot |
 //! | [`overflow`] | shared cells for keys that find no slot |
-//! | [`region`], [`open`] | the memory and the file |
+//! | [`region`] | the memory |
 //! | [`sync`] | the atomics, real and modelled |
 //!
 //! Nothing here reads a clock: every call brings its time. The table has a time of its own as well, at or above every
@@ -107,7 +107,10 @@ fn sizes(live_buckets: NonZeroU64) -> Result<(u64, u64), TableError> {
         return Err(TableError::TooLarge { live_buckets });
     }
     let least = if cfg!(loom) { 1 } else { 64 };
-    Ok(((live_buckets * 3).div_ceil(2).max(least), overflow::cells(live_buckets)))
+    Ok((
+        (live_buckets * 3).div_ceil(2).max(least),
+        overflow::cells(live_buckets),
+    ))
 }
 
 impl Table {
@@ -127,7 +130,17 @@ impl Table {
     fn over(region: Region, slots: u64, cells: u64) -> Self {
         debug_assert_eq!(region.slots() as u64, slots + cells);
         let (slots, cells) = (slots as usize, cells as usize);
-        Self { region, own: Span { first: 0, len: slots }, cells: Span { first: slots, len: cells } }
+        Self {
+            region,
+            own: Span {
+                first: 0,
+                len: slots,
+            },
+            cells: Span {
+                first: slots,
+                len: cells,
+            },
+        }
     }
 
     /// Asks the processor to fetch a bucket's likely slot, ahead of a call that needs it.
@@ -144,7 +157,8 @@ impl Table {
         let level = loop {
             match self.find(&key, now) {
                 Found::Own(slot, word) => {
-                    if let Some(level) = self.decide(slot, word, &key, meter, Ask::Look(cost), now) {
+                    if let Some(level) = self.decide(slot, word, &key, meter, Ask::Look(cost), now)
+                    {
                         break level;
                     }
                 }
@@ -153,7 +167,11 @@ impl Table {
                     let level = level.unwrap_or_else(|| unused(&key, meter, now));
                     let room = level.retry_after_ns(meter, cost) == Some(0);
                     let cause = if room { Cause::Room } else { Cause::Used };
-                    break Level { admitted: room, cause, ..level };
+                    break Level {
+                        admitted: room,
+                        cause,
+                        ..level
+                    };
                 }
             }
         };
@@ -219,7 +237,15 @@ impl Table {
 
     /// Takes back a charge just made, of which `level` is the answer. Does nothing if its window has ended, or if it
     /// charged nothing.
-    pub fn undo(&self, id: BucketId, group: u64, meter: &Meter, cost: u64, level: &Level, now: Now) {
+    pub fn undo(
+        &self,
+        id: BucketId,
+        group: u64,
+        meter: &Meter,
+        cost: u64,
+        level: &Level,
+        now: Now,
+    ) {
         if !level.admitted || cost == 0 {
             return;
         }
@@ -277,9 +303,7 @@ impl Table {
             let slot = self.region.slot(index);
             let tag = slot.words[0].load().tag;
             seen += 1;
-            live += u64::from(
-                tag != NEVER && tag != WITHDRAWN && read(&slot.live_until) >= now,
-            );
+            live += u64::from(tag != NEVER && tag != WITHDRAWN && read(&slot.live_until) >= now);
         }
         let header = self.region.header();
         TableStats {
@@ -317,7 +341,11 @@ fn unused(key: &Key, meter: &Meter, now: u64) -> Level {
 /// Marks a level whose cost is more than the limit can ever hold.
 fn too_costly(level: Level, meter: &Meter, cost: u64) -> Level {
     if cost > meter.most {
-        return Level { admitted: false, cause: Cause::TooCostly, ..level };
+        return Level {
+            admitted: false,
+            cause: Cause::TooCostly,
+            ..level
+        };
     }
     level
 }

@@ -11,7 +11,10 @@ pub(crate) struct Region {
 impl Region {
     pub fn anonymous(slots: u64) -> std::io::Result<Self> {
         let slots = (0..slots).map(|_| Slot::zeroed()).collect();
-        Ok(Self { header: Header::zeroed(), slots })
+        Ok(Self {
+            header: Header::zeroed(),
+            slots,
+        })
     }
 
     pub fn header(&self) -> &Header {

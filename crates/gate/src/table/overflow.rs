@@ -54,12 +54,12 @@ impl Table {
     fn cell_life(meter: &Meter, now: u64) -> u64 {
         match meter.kind {
             Kind::Forever => u64::MAX,
-            Kind::Fixed | Kind::Sliding | Kind::TwoWindow => {
-                now.saturating_add(2 * meter.window_ns).saturating_add(TIME_STEP_NS)
-            }
-            Kind::TokenBucket => {
-                now.saturating_add(token_bucket::nanos(meter, meter.full)).saturating_add(TIME_STEP_NS)
-            }
+            Kind::Fixed | Kind::Sliding | Kind::TwoWindow => now
+                .saturating_add(2 * meter.window_ns)
+                .saturating_add(TIME_STEP_NS),
+            Kind::TokenBucket => now
+                .saturating_add(token_bucket::nanos(meter, meter.full))
+                .saturating_add(TIME_STEP_NS),
         }
     }
 
@@ -102,7 +102,10 @@ impl Table {
             }
         }
         bump(&header.overflow_takes.0);
-        Some(Level { place: Place::Shared, ..level })
+        Some(Level {
+            place: Place::Shared,
+            ..level
+        })
     }
 
     /// How the key's cell stands, if a cell may hold anything of the key's at `now`.
@@ -123,7 +126,10 @@ impl Table {
                 Found::Own(slot, word) => {
                     let level = self.decide(slot, word, &cell, &of_cell, Ask::Look(0), now);
                     if let Some(level) = level {
-                        return Some(Level { place: Place::Shared, ..level });
+                        return Some(Level {
+                            place: Place::Shared,
+                            ..level
+                        });
                     }
                 }
                 // A claim has not been charged, and a charge that follows will see the key's claim.
@@ -133,7 +139,15 @@ impl Table {
     }
 
     /// Takes back a charge to the key's cell.
-    pub(super) fn undo_shared(&self, key: &Key, group: u64, meter: &Meter, cost: u64, end: u64, now: u64) {
+    pub(super) fn undo_shared(
+        &self,
+        key: &Key,
+        group: u64,
+        meter: &Meter,
+        cost: u64,
+        end: u64,
+        now: u64,
+    ) {
         let cell = self.cell(key, group);
         self.refund_own(&cell, &meter.of_cell(), cost, Refund::Of { end }, now);
     }

@@ -34,14 +34,23 @@ pub(crate) struct Key {
 }
 
 /// Odd constants (from the fractional parts of square roots) that send a bucket's windows apart.
-const SPREAD: [u64; 4] =
-    [1, 0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b];
+const SPREAD: [u64; 4] = [
+    1,
+    0x6a09_e667_f3bc_c909,
+    0xbb67_ae85_84ca_a73b,
+    0x3c6e_f372_fe94_f82b,
+];
 
 impl Key {
     #[inline]
     pub fn new(id: BucketId, span: Span) -> Self {
         let own = own_tag(id.high());
-        Self { id, own, claim: claim_tag(own), span }
+        Self {
+            id,
+            own,
+            claim: claim_tag(own),
+            span,
+        }
     }
 
     /// The slot that the first window begins with.

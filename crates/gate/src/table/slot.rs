@@ -71,7 +71,10 @@ impl Slot {
     /// before it changes a word: whoever sees the old `live_until` will fail to replace the word.
     pub fn sight(&self, first: Word) -> Sight {
         let second = self.words[1].load();
-        Sight { words: [first, second], live_until: super::sync::read(&self.live_until) }
+        Sight {
+            words: [first, second],
+            live_until: super::sync::read(&self.live_until),
+        }
     }
 }
 

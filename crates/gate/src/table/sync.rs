@@ -31,13 +31,18 @@ impl AtomicWord {
     #[inline]
     pub fn load(&self) -> Word {
         let both = self.0.load(SeqCst);
-        Word { tag: (both >> 64) as u64, state: both as u64 }
+        Word {
+            tag: (both >> 64) as u64,
+            state: both as u64,
+        }
     }
 
     /// Puts `new` in if the word is still `old`; tells whether it did.
     #[inline]
     pub fn replace(&self, old: Word, new: Word) -> bool {
-        self.0.compare_exchange(old.join(), new.join(), SeqCst, SeqCst).is_ok()
+        self.0
+            .compare_exchange(old.join(), new.join(), SeqCst, SeqCst)
+            .is_ok()
     }
 }
 
@@ -87,7 +92,10 @@ mod modelled {
 
     impl<T: Copy> Stepped<T> {
         fn new(value: T) -> Self {
-            Self { step: loom::sync::atomic::AtomicUsize::new(0), value: Mutex::new(value) }
+            Self {
+                step: loom::sync::atomic::AtomicUsize::new(0),
+                value: Mutex::new(value),
+            }
         }
 
         fn access<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
@@ -134,11 +142,13 @@ mod modelled {
         }
 
         pub fn fetch_max(&self, to: u64, _: Ordering) -> u64 {
-            self.0.access(|value| std::mem::replace(value, to.max(*value)))
+            self.0
+                .access(|value| std::mem::replace(value, to.max(*value)))
         }
 
         pub fn fetch_add(&self, by: u64, _: Ordering) -> u64 {
-            self.0.access(|value| std::mem::replace(value, value.wrapping_add(by)))
+            self.0
+                .access(|value| std::mem::replace(value, value.wrapping_add(by)))
         }
     }
 }

@@ -1,0 +1,3 @@
+//! The gate's tests against its public face.
+
+mod table;

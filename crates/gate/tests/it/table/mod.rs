@@ -1,0 +1,4 @@
+//! The bucket table: golden cases, models, threads, processes.
+
+mod cases;
+mod fixture;
