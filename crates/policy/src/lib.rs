@@ -5,6 +5,7 @@
 //! in it was understood.
 
 pub mod address;
+pub mod envoy;
 pub mod host;
 pub mod model;
 pub mod normalize;

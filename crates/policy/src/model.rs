@@ -476,8 +476,10 @@ pub struct DescriptorDomain {
 pub struct DescriptorNode {
     /// The entry's key.
     pub key: Arc<str>,
-    /// The entry's value: none for any, or a literal, or a prefix (written with a trailing `*`).
+    /// The entry's value.
     pub value: DescriptorValue,
+    /// `share_threshold`: all values that this node matches by a wildcard count as one, its pattern.
+    pub share_threshold: bool,
     /// The limit of a descriptor that ends here.
     pub limit: Option<DescriptorLimit>,
     /// Below it.
@@ -489,10 +491,9 @@ pub struct DescriptorNode {
 pub enum DescriptorValue {
     /// Any, each value with a bucket of its own.
     Any,
-    /// Exactly this.
-    Exact(Arc<str>),
-    /// Any value with this prefix; each full value has a bucket of its own, unless `share_threshold` is set.
-    Prefix(Arc<str>),
+    /// This. Each `*` in it stands for any run of characters, none included; each full value has a bucket of its own,
+    /// unless `share_threshold` is set.
+    Pattern(Arc<str>),
 }
 
 /// The limit at a node of a descriptor tree.
@@ -504,10 +505,10 @@ pub struct DescriptorLimit {
     pub limit: Limit,
     /// Enforce or only count.
     pub mode: Mode,
+    /// `quota_mode`: a request is refused for its quota descriptors only once all of them are over their limits.
+    pub quota_mode: bool,
     /// `rate_limit.name`, by which others replace it.
     pub replaced_as: Option<Arc<str>>,
     /// `rate_limit.replaces`: limits of these names do not apply to a request in which this one does.
     pub replaces: Vec<Arc<str>>,
-    /// All values below a prefix share one bucket (`share_threshold`).
-    pub share_values: bool,
 }

@@ -1,0 +1,10 @@
+//! envoyproxy/ratelimit: its configuration files, and the matching of descriptors against them.
+//!
+//! The source of truth is that project's `src/config/config_impl.go`; what differs is told in
+//! `docs/envoy-ratelimit.md`. Nothing here charges or decides.
+
+mod index;
+#[cfg(test)]
+mod oracle;
+
+pub use index::{Index, Match};
