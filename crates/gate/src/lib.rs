@@ -5,8 +5,27 @@
 
 mod algorithm;
 pub mod bucket;
+mod compile;
+mod decide;
 pub mod decision;
+mod descriptors;
+pub mod explain;
+mod gate;
+pub mod hash;
+mod key;
+mod matcher;
 pub mod meter;
+mod pattern;
+mod reading;
 pub mod request;
+mod resolve;
 pub mod table;
 pub mod time;
+mod trie;
+
+pub use compile::{CompileError, Compiled};
+pub use decision::{Decision, Outcome, Refusal, Verdict};
+pub use gate::{Gate, Snapshot};
+pub use matcher::Unmet;
+pub use request::{Hits, Part, Request};
+pub use resolve::Resolved;

@@ -1,3 +1,11 @@
 //! The gate's tests against its public face.
 
+#![allow(clippy::unwrap_used)]
+
+extern crate leasehold_gate as gate;
+
+mod allocation;
+mod check;
+mod fixture;
+mod matching;
 mod table;

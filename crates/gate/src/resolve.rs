@@ -1,0 +1,169 @@
+//! The first half of a decision: which limits a request meets, and in which buckets. It charges nothing.
+
+use policy::model::{Amount, Mode, OnAbsent};
+use smallvec::SmallVec;
+
+use crate::bucket::BucketId;
+use crate::compile::{Compiled, CompiledRule, LimitIndex, LimitSet, limit_identity};
+use crate::descriptors::TreeMatches;
+use crate::hash::{KeyHash, KeyHasher};
+use crate::key::{KeyBuilder, PartTag};
+use crate::meter::Meter;
+use crate::reading::{Reading, Scratch};
+use crate::request::{Hits, Part};
+
+/// What a request is to be charged, where. It belongs to the policy that it was resolved under.
+#[derive(Clone, Debug, Default)]
+pub struct Resolved {
+    pub(crate) charges: SmallVec<[Charge; 4]>,
+    /// Limits that descriptors brought along, by their charges.
+    pub(crate) overrides: Vec<Override>,
+    /// A rule refuses this request, since it lacks the rule's key.
+    pub(crate) key_absent: bool,
+}
+
+/// One limit to be charged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Charge {
+    pub(crate) bucket: BucketId,
+    pub(crate) limit: LimitIndex,
+    pub(crate) part: u16,
+    /// Whether an [`Override`] stands in for the limit's own amount.
+    pub(crate) overridden: bool,
+    pub(crate) hits: Hits,
+}
+
+/// A limit that a descriptor brought along.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Override {
+    pub(crate) charge: u16,
+    pub(crate) amount: Amount,
+    pub(crate) meter: Option<Meter>,
+}
+
+impl Resolved {
+    /// Whether no limit at all is met.
+    #[must_use]
+    pub fn is_unlimited(&self) -> bool {
+        self.charges.is_empty() && !self.key_absent
+    }
+
+    pub(crate) fn new(compiled: &Compiled, hasher: &KeyHasher, parts: &[Part<'_>]) -> Self {
+        let mut resolved = Self::default();
+        let mut trees = TreeMatches::default();
+        for (index, part) in parts.iter().enumerate() {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            let mut scratch = Scratch::default();
+            let reading = Reading::new(part.request, compiled, &mut scratch);
+            resolved.meet_rules(compiled, hasher, &reading, index, part.hits);
+            if part.request.domain.is_some() {
+                trees.find(&compiled.domains, &part.request, index);
+            }
+        }
+        resolved.meet_trees(hasher, &trees, parts);
+        resolved
+    }
+
+    fn meet_rules(
+        &mut self,
+        compiled: &Compiled,
+        hasher: &KeyHasher,
+        reading: &Reading<'_>,
+        part: u16,
+        hits: Hits,
+    ) {
+        let matched = compiled
+            .matcher
+            .matches(reading, |rule| &compiled.rule(rule).when);
+        if matched.is_empty() {
+            return;
+        }
+        let subject = reading.subject(hasher);
+        for index in matched {
+            let rule = compiled.rule(index);
+            let Some(key) = self.key(compiled, hasher, reading, rule) else {
+                continue;
+            };
+            let (_, set) = compiled.limits_of(index, subject);
+            self.charge_set(compiled, hasher, key, set, part, hits);
+        }
+    }
+
+    /// The rule's key in this request; `None` if the rule has no more to do with it.
+    fn key(
+        &mut self,
+        compiled: &Compiled,
+        hasher: &KeyHasher,
+        reading: &Reading<'_>,
+        rule: &CompiledRule,
+    ) -> Option<KeyHash> {
+        let mut key = KeyBuilder::new(hasher);
+        for part in &rule.by {
+            if reading.push_part(&mut key, part).is_some() {
+                continue;
+            }
+            return match rule.on_absent {
+                OnAbsent::Share => Some(compiled.absent_key),
+                OnAbsent::Skip => None,
+                OnAbsent::Deny => {
+                    // A shadow rule refuses nothing, not even this.
+                    self.key_absent |= rule.mode == Mode::Enforce;
+                    None
+                }
+            };
+        }
+        Some(key.finish())
+    }
+
+    fn charge_set(
+        &mut self,
+        compiled: &Compiled,
+        hasher: &KeyHasher,
+        key: KeyHash,
+        set: LimitSet,
+        part: u16,
+        hits: Hits,
+    ) {
+        for limit in set.indexes() {
+            self.charges.push(Charge {
+                bucket: hasher.bucket(key, compiled.limit(limit).identity),
+                limit,
+                part,
+                overridden: false,
+                hits,
+            });
+        }
+    }
+
+    /// Charges the limits found in descriptor trees, less those that others replace.
+    fn meet_trees(&mut self, hasher: &KeyHasher, trees: &TreeMatches<'_>, parts: &[Part<'_>]) {
+        for found in trees.in_force() {
+            let part = &parts[usize::from(found.part)];
+            let mut key = KeyBuilder::new(hasher);
+            key.push(
+                PartTag::EnvoyDomain,
+                part.request.domain.unwrap_or_default().as_bytes(),
+            );
+            for (name, value) in found.key_entries(part.request.entries) {
+                key.push(PartTag::EnvoyEntry, name.as_bytes());
+                key.push(PartTag::EnvoyEntry, value.as_bytes());
+            }
+            let mut identity = found.identity;
+            if let Some(amount) = part.request.limit_override {
+                identity = limit_identity(hasher, "override", amount);
+                self.overrides.push(Override {
+                    charge: u16::try_from(self.charges.len()).unwrap_or(u16::MAX),
+                    amount,
+                    meter: Meter::of(amount),
+                });
+            }
+            self.charges.push(Charge {
+                bucket: hasher.bucket(key.finish(), identity),
+                limit: found.limit,
+                part: found.part,
+                overridden: part.request.limit_override.is_some(),
+                hits: part.hits,
+            });
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The common path allocates nothing: counted, not believed.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use gate::request::{Hits, Part};
+use policy::model::KeySource;
+
+use crate::fixture::*;
+
+/// Counts this thread's allocations.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[allow(unsafe_code)]
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are the ones that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System.alloc` with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: `pointer` came from `System.alloc` with this layout.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(run: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.with(Cell::get);
+    run();
+    ALLOCATIONS.with(Cell::get) - before
+}
+
+#[test]
+fn the_counter_counts() {
+    assert!(allocations(|| drop(std::hint::black_box(Box::new(1)))) > 0);
+}
+
+/// Admitted, refused, first and later hits, two rules with two limits each, one keyed by two parts.
+#[test]
+fn a_check_allocates_nothing() {
+    let mut by_both = by(KeySource::ApiKey);
+    by_both.extend(by(KeySource::ClientAddress));
+    let gate = gate(&policy(vec![
+        rule(
+            "a",
+            &["/v1/**"],
+            by(KeySource::ClientAddress),
+            vec![fixed(20, 1000), fixed(99, 60_000)],
+        ),
+        rule(
+            "b",
+            &["/v1/things/{}"],
+            by_both,
+            vec![fixed(5, 1000), fixed(50, 60_000)],
+        ),
+    ]));
+    let http = get("/v1/./things/17?q=1").header("x-api-key", "a-key-of-common-length-0123456789");
+    http.with(|request| {
+        // The first load of the policy by a thread sets up that thread's place in arc-swap.
+        drop(gate.snapshot());
+        let (mut admitted, mut refused) = (0, 0);
+        let counted = allocations(|| {
+            for _ in 0..10 {
+                let policy = gate.snapshot();
+                let parts = [Part {
+                    request,
+                    hits: Hits::Take(1),
+                }];
+                match gate.check(&policy, &parts, START).verdict {
+                    gate::Verdict::Admitted => admitted += 1,
+                    gate::Verdict::Refused(_) => refused += 1,
+                }
+            }
+        });
+        assert_eq!((admitted, refused), (5, 5));
+        assert_eq!(counted, 0);
+    });
+}

@@ -1,0 +1,370 @@
+//! All or none, shadow, peeks, refunds, absent keys: what a decision charges and what it says.
+
+use gate::request::Hits;
+use gate::{Refusal, Verdict};
+use policy::model::{
+    Algorithm, Amount, KeyPart, KeySource, Mode, Normalizer, OnAbsent, Plan, PlanName, Policy,
+    RuleLimits, RuleName, Subject, SubjectId,
+};
+
+use crate::fixture::*;
+
+fn header(name: &str) -> Vec<KeyPart> {
+    by(KeySource::Header(name.into()))
+}
+
+/// C2, C3: group 10, special 3, five tries of the special one: the group has 7 left.
+#[test]
+fn a_refusal_by_one_limit_charges_no_other() {
+    let gate = gate(&policy(vec![
+        rule("group", &["/**"], vec![], vec![fixed(10, 60_000)]),
+        rule("special", &["/special"], vec![], vec![fixed(3, 60_000)]),
+    ]));
+    let admitted = (0..5)
+        .filter(|_| hit(&gate, &get("/special")).admitted())
+        .count();
+    assert_eq!(admitted, 3);
+    let peek = check(&gate, &get("/other"), Hits::Take(0), START);
+    assert_eq!(peek.remaining("group"), 7);
+}
+
+#[test]
+fn a_peek_charges_nothing_and_a_refund_is_clamped() {
+    let gate = gate(&policy(vec![rule(
+        "r",
+        &[],
+        vec![],
+        vec![fixed(5, 60_000)],
+    )]));
+    assert_eq!(
+        check(&gate, &get("/"), Hits::Take(3), START).remaining("r"),
+        2
+    );
+    assert_eq!(
+        check(&gate, &get("/"), Hits::Take(0), START).remaining("r"),
+        2
+    );
+    assert_eq!(
+        check(&gate, &get("/"), Hits::GiveBack(1), START).remaining("r"),
+        3
+    );
+    assert_eq!(
+        check(&gate, &get("/"), Hits::GiveBack(u64::MAX), START).remaining("r"),
+        5
+    );
+    assert_eq!(
+        check(&gate, &get("/"), Hits::Take(6), START).verdict,
+        Verdict::Refused(Refusal::Never)
+    );
+    assert_eq!(
+        check(&gate, &get("/"), Hits::Take(5), START).remaining("r"),
+        0
+    );
+}
+
+#[test]
+fn shadow_rules_count_and_never_refuse() {
+    let mut shadow = rule("shadow", &[], vec![], vec![fixed(1, 60_000)]);
+    shadow.mode = Mode::Shadow;
+    let gate = gate(&policy(vec![
+        shadow,
+        rule("real", &[], vec![], vec![fixed(3, 60_000)]),
+    ]));
+    let answers: Vec<_> = (0..4).map(|_| hit(&gate, &get("/"))).collect();
+    assert!(answers[..3].iter().all(|answer| answer.admitted()));
+    assert!(!answers[3].admitted());
+    assert_eq!(answers[0].limits[0], ("shadow".into(), Some(0), true));
+    assert_eq!(answers[1].limits[0], ("shadow".into(), Some(0), false));
+}
+
+/// K14: a catch-all and a specific rule on the same key never share a counter.
+#[test]
+fn rules_never_share_a_counter() {
+    let gate = gate(&policy(vec![
+        rule(
+            "all",
+            &["/**"],
+            by(KeySource::ClientAddress),
+            vec![fixed(1000, 60_000)],
+        ),
+        rule(
+            "ten",
+            &["/ten"],
+            by(KeySource::ClientAddress),
+            vec![fixed(10, 60_000)],
+        ),
+    ]));
+    for _ in 0..50 {
+        assert!(hit(&gate, &get("/elsewhere")).admitted());
+    }
+    let admitted = (0..20)
+        .filter(|_| hit(&gate, &get("/ten")).admitted())
+        .count();
+    assert_eq!(admitted, 10);
+}
+
+/// K7: the header that a rule keys on is absent.
+#[test]
+fn an_absent_key_does_what_the_rule_says_and_other_rules_hold() {
+    let with = |on_absent| {
+        let mut keyed = rule("keyed", &[], header("x-tenant"), vec![fixed(2, 60_000)]);
+        keyed.on_absent = on_absent;
+        gate(&policy(vec![
+            keyed,
+            rule("other", &[], vec![], vec![fixed(4, 60_000)]),
+        ]))
+    };
+    let without = get("/");
+    let share = with(OnAbsent::Share);
+    assert_eq!(
+        (0..4).filter(|_| hit(&share, &without).admitted()).count(),
+        2
+    );
+    assert!(hit(&share, &get("/").header("x-tenant", "a")).admitted());
+
+    let skip = with(OnAbsent::Skip);
+    assert_eq!(
+        (0..6).filter(|_| hit(&skip, &without).admitted()).count(),
+        4
+    );
+
+    let deny = with(OnAbsent::Deny);
+    assert_eq!(
+        hit(&deny, &without).verdict,
+        Verdict::Refused(Refusal::KeyAbsent)
+    );
+    assert_eq!(
+        hit(&deny, &get("/").header("x-tenant", "a")).remaining("other"),
+        3
+    );
+}
+
+/// A caller must not choose its bucket by sending a header twice.
+#[test]
+fn a_key_given_twice_differently_is_absent() {
+    let gate = gate(&policy(vec![rule(
+        "r",
+        &[],
+        header("x-tenant"),
+        vec![fixed(1, 60_000)],
+    )]));
+    let twice = |value: &str| {
+        get("/")
+            .header("x-tenant", "real")
+            .header("x-tenant", value)
+    };
+    assert!(hit(&gate, &twice("1")).admitted());
+    assert!(!hit(&gate, &twice("2")).admitted());
+    assert!(
+        hit(&gate, &twice("real")).admitted(),
+        "the same twice is that value"
+    );
+    assert!(!hit(&gate, &get("/").header("x-tenant", "real")).admitted());
+}
+
+#[test]
+fn zero_and_deny_refuse_all_and_unlimited_none() {
+    let amount = |amount| {
+        let mut limit = fixed(1, 1000);
+        limit.amount = amount;
+        gate(&policy(vec![rule("r", &[], vec![], vec![limit])]))
+    };
+    let deny = amount(Amount::Deny);
+    for hits in [0, 1, u64::MAX] {
+        let answer = check(&deny, &get("/"), Hits::Take(hits), START);
+        assert_eq!(answer.verdict, Verdict::Refused(Refusal::Never));
+    }
+    let unlimited = amount(Amount::Unlimited);
+    for hits in [0, 1, u64::MAX] {
+        assert!(check(&unlimited, &get("/"), Hits::Take(hits), START).admitted());
+    }
+}
+
+fn plans() -> Policy {
+    let api = rule_with_plan("api");
+    let plan = |limits| Plan {
+        limits,
+        ..Plan::default()
+    };
+    let mut policy = policy(vec![
+        api,
+        rule(
+            "login",
+            &["/login"],
+            by(KeySource::User),
+            vec![fixed(1, 60_000)],
+        ),
+    ]);
+    policy
+        .plans
+        .insert(PlanName::new("free"), plan(vec![fixed(2, 60_000)]));
+    let mut pro = plan(vec![fixed(4, 60_000)]);
+    pro.rules
+        .insert(RuleName::new("login"), vec![fixed(3, 60_000)]);
+    policy.plans.insert(PlanName::new("pro"), pro);
+    policy.default_plan = Some(PlanName::new("free"));
+    policy.subjects = vec![
+        Subject {
+            id: SubjectId::User("alice".into()),
+            plan: Some(PlanName::new("pro")),
+            rules: [].into(),
+        },
+        Subject {
+            id: SubjectId::User("bob".into()),
+            plan: None,
+            rules: [(RuleName::new("api"), vec![fixed(7, 60_000)])].into(),
+        },
+    ];
+    policy
+}
+
+fn rule_with_plan(name: &str) -> policy::model::Rule {
+    let mut api = rule(
+        name,
+        &["/api/**"],
+        by(KeySource::User),
+        vec![fixed(1, 1000)],
+    );
+    api.limits = RuleLimits::Plan;
+    api
+}
+
+#[test]
+fn plans_and_subjects_give_their_limits() {
+    let gate = gate(&plans());
+    let admitted = |path: &str, user: &str| {
+        (0..10)
+            .filter(|_| hit(&gate, &get(path).header("x-user-id", user)).admitted())
+            .count()
+    };
+    assert_eq!(admitted("/api/x", "carol"), 2, "the default plan");
+    assert_eq!(admitted("/api/x", "alice"), 4, "a plan");
+    assert_eq!(admitted("/api/x", "bob"), 7, "an override");
+    assert_eq!(admitted("/login", "carol"), 1, "the rule's own");
+    assert_eq!(admitted("/login", "alice"), 3, "a plan's for this rule");
+    assert_eq!(admitted("/login", "bob"), 1, "the rule's own");
+}
+
+/// F2, F4: counters survive a reload, and a changed amount holds at once.
+#[test]
+fn counters_survive_an_install() {
+    let with = |units| policy(vec![rule("r", &[], vec![], vec![fixed(units, 60_000)])]);
+    let gate = gate(&with(5));
+    for _ in 0..5 {
+        assert!(hit(&gate, &get("/")).admitted());
+    }
+    for _ in 0..10 {
+        gate.install(&with(5)).unwrap();
+        assert!(!hit(&gate, &get("/")).admitted());
+    }
+    gate.install(&with(7)).unwrap();
+    assert_eq!(hit(&gate, &get("/")).remaining("r"), 1);
+    gate.install(&with(3)).unwrap();
+    let answer = hit(&gate, &get("/"));
+    assert_eq!((answer.admitted(), answer.remaining("r")), (false, 0));
+}
+
+/// A policy that cannot be compiled changes nothing.
+#[test]
+fn a_refused_install_leaves_the_policy_before() {
+    let gate = gate(&policy(vec![rule(
+        "r",
+        &[],
+        vec![],
+        vec![fixed(1, 60_000)],
+    )]));
+    let doubled = || rule("x", &[], vec![], vec![fixed(100, 60_000), fixed(5, 60_000)]);
+    assert!(gate.install(&policy(vec![doubled()])).is_err());
+    assert!(
+        gate.install(&policy(vec![rule("x", &[], vec![], vec![])]))
+            .is_err()
+    );
+    assert!(hit(&gate, &get("/")).admitted());
+    assert!(!hit(&gate, &get("/")).admitted());
+}
+
+/// F9: another algorithm or window is another counter; the same is the same.
+#[test]
+fn several_limits_of_a_rule_all_hold() {
+    let gate = gate(&policy(vec![rule(
+        "r",
+        &[],
+        vec![],
+        vec![
+            fixed(3, 1000),
+            quota(5),
+            limit(4, 60_000, Algorithm::TokenBucket { burst: 4 }),
+        ],
+    )]));
+    let admitted = |at| {
+        (0..10)
+            .filter(|_| check(&gate, &get("/"), Hits::Take(1), after(at)).admitted())
+            .count()
+    };
+    assert_eq!(admitted(0), 3);
+    assert_eq!(admitted(2 * SECOND_NS), 1, "the token bucket's fourth");
+    assert_eq!(admitted(16 * SECOND_NS + SECOND_NS), 1, "the quota's fifth");
+    assert_eq!(admitted(40 * SECOND_NS), 0);
+}
+
+/// C1 across two limits: 64 threads, and nobody is charged for what another limit refused.
+#[test]
+fn all_or_none_holds_between_threads() {
+    let gate = gate(&policy(vec![
+        rule(
+            "a",
+            &[],
+            by(KeySource::Header("x-a".into())),
+            vec![fixed(5, 60_000)],
+        ),
+        rule("b", &[], vec![], vec![fixed(50, 60_000)]),
+    ]));
+    let barrier = std::sync::Barrier::new(64);
+    let admitted: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..64)
+            .map(|thread| {
+                let (gate, barrier) = (&gate, &barrier);
+                scope.spawn(move || {
+                    let http = get("/").header("x-a", ["p", "q", "r", "s"][thread % 4]);
+                    barrier.wait();
+                    (0..4).filter(|_| hit(gate, &http).admitted()).count()
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    assert_eq!(admitted, 20, "four keys of five each");
+    assert_eq!(
+        check(&gate, &get("/"), Hits::Take(0), START).remaining("b"),
+        30
+    );
+}
+
+/// K12: values are folded as the rule says, and only then.
+#[test]
+fn normalisers_fold_keys() {
+    let keyed = |normalize| {
+        gate(&policy(vec![rule(
+            "r",
+            &[],
+            vec![KeyPart {
+                source: KeySource::Header("x-user".into()),
+                normalize,
+            }],
+            vec![fixed(1, 60_000)],
+        )]))
+    };
+    let folded = keyed(Normalizer {
+        trim: true,
+        lowercase: true,
+        nfc: true,
+    });
+    assert!(hit(&folded, &get("/").header("x-user", "A\u{e9}@x ")).admitted());
+    assert!(!hit(&folded, &get("/").header("x-user", "a\u{65}\u{301}@x")).admitted());
+    let plain = keyed(Normalizer::default());
+    assert!(hit(&plain, &get("/").header("x-user", "A@x")).admitted());
+    assert!(hit(&plain, &get("/").header("x-user", "a@x")).admitted());
+}
