@@ -32,11 +32,15 @@ local WITHHELD = {
 }
 
 local PASSED_ON = {
+    "access-control-allow-credentials",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
     "cache-control",
     "content-type",
     "ratelimit",
     "ratelimit-policy",
     "retry-after",
+    "vary",
     "x-ratelimit-degraded",
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
