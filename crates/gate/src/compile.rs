@@ -77,6 +77,8 @@ pub(crate) struct CompiledLimit {
     pub(crate) meter: Option<Meter>,
     pub(crate) identity: LimitIdentity,
     pub(crate) cost: u32,
+    /// Refuses only if all limits of this kind that a request meets have no room.
+    pub(crate) quota_mode: bool,
 }
 
 /// Who has limits or a plan of its own.
@@ -373,6 +375,7 @@ impl Compiler<'_, '_> {
                 meter: Meter::of(limit.amount),
                 identity,
                 cost: limit.cost,
+                quota_mode: false,
             };
             self.limits.push(compiled);
         }

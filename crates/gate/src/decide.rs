@@ -25,6 +25,8 @@ struct Bill<'s> {
     /// Units, for [`Hits::Take`]; 0 looks.
     cost: u64,
     level: Option<Level>,
+    /// Whether [`Bill::level`] is the answer to a charge that stands.
+    charged: bool,
 }
 
 /// Decides what was resolved.
@@ -78,7 +80,19 @@ fn bill<'s>(policy: &'s Compiled, resolved: &Resolved, index: usize, charge: Cha
         meter,
         cost,
         level: None,
+        charged: false,
     }
+}
+
+/// What a bill without room means for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Force {
+    /// It is refused.
+    Strict,
+    /// It is refused if no bill of this kind has room.
+    Quota,
+    /// Nothing.
+    Shadow,
 }
 
 /// Charges every bill, or leaves all as they were.
@@ -97,31 +111,50 @@ fn charge_all_or_none(
             return Verdict::Refused(refusal);
         }
     }
-    for index in 0..bills.len() {
-        if bills[index].limit.facts.mode == Mode::Enforce && !bills[index].take(table, now) {
-            for charged in bills[..index].iter_mut().rev() {
-                charged.undo(table, now);
-                charged.look(table, now);
+    for force in [Force::Strict, Force::Quota, Force::Shadow] {
+        for index in 0..bills.len() {
+            if bills[index].force() != force {
+                continue;
             }
-            return Verdict::Refused(refusal(bills, key_absent).unwrap_or(Refusal::OverLimit));
+            if !bills[index].take(table, now) && force == Force::Strict {
+                return take_back(table, bills, now);
+            }
         }
-    }
-    for bill in bills
-        .iter_mut()
-        .filter(|bill| bill.limit.facts.mode == Mode::Shadow)
-    {
-        bill.take(table, now);
+        if force == Force::Quota && no_quota_has_room(bills) {
+            return take_back(table, bills, now);
+        }
     }
     Verdict::Admitted
 }
 
+/// Undoes what was charged, since another thread took the room that was seen.
+fn take_back(table: &Table, bills: &mut [Bill<'_>], now: Now) -> Verdict {
+    let refused = refusal(bills, false).unwrap_or(Refusal::OverLimit);
+    for bill in bills.iter_mut().rev().filter(|bill| bill.charged) {
+        bill.undo(table, now);
+        bill.look(table, now);
+    }
+    Verdict::Refused(refused)
+}
+
+fn no_quota_has_room(bills: &[Bill<'_>]) -> bool {
+    let mut quotas = bills
+        .iter()
+        .filter(|bill| bill.force() == Force::Quota)
+        .peekable();
+    quotas.peek().is_some() && quotas.all(|bill| !bill.has_room())
+}
+
 /// Why the bills, as they were last looked at, refuse the request.
 fn refusal(bills: &[Bill<'_>], key_absent: bool) -> Option<Refusal> {
-    let enforcing = bills
-        .iter()
-        .filter(|bill| bill.limit.facts.mode == Mode::Enforce);
+    let quotas_refuse = no_quota_has_room(bills);
+    let refusing = bills.iter().filter(|bill| match bill.force() {
+        Force::Strict => !bill.has_room(),
+        Force::Quota => quotas_refuse,
+        Force::Shadow => false,
+    });
     let mut over_limit = false;
-    for bill in enforcing.filter(|bill| !bill.has_room()) {
+    for bill in refusing {
         over_limit = true;
         if bill.never_has_room() {
             return Some(Refusal::Never);
@@ -138,6 +171,14 @@ impl Bill<'_> {
         self.limit.identity.group()
     }
 
+    fn force(&self) -> Force {
+        match self.limit.facts.mode {
+            Mode::Shadow => Force::Shadow,
+            Mode::Enforce if self.limit.quota_mode => Force::Quota,
+            Mode::Enforce => Force::Strict,
+        }
+    }
+
     fn look(&mut self, table: &Table, now: Now) {
         if let Some(meter) = &self.meter {
             self.level = Some(table.look(self.charge.bucket, self.group(), meter, self.cost, now));
@@ -147,16 +188,16 @@ impl Bill<'_> {
     /// Charges, and says whether there was room.
     fn take(&mut self, table: &Table, now: Now) -> bool {
         if let Some(meter) = &self.meter {
-            self.level = Some(table.take(self.charge.bucket, self.group(), meter, self.cost, now));
+            let level = table.take(self.charge.bucket, self.group(), meter, self.cost, now);
+            self.charged = level.admitted;
+            self.level = Some(level);
         }
         self.has_room()
     }
 
-    /// Takes a charge back that [`Bill::take`] made.
-    fn undo(&self, table: &Table, now: Now) {
-        if let (Some(meter), Some(level), Mode::Enforce) =
-            (&self.meter, &self.level, self.limit.facts.mode)
-        {
+    /// Takes back a charge that [`Bill::take`] made.
+    fn undo(&mut self, table: &Table, now: Now) {
+        if let (Some(meter), Some(level)) = (&self.meter, &self.level) {
             table.undo(
                 self.charge.bucket,
                 self.group(),
@@ -166,6 +207,7 @@ impl Bill<'_> {
                 now,
             );
         }
+        self.charged = false;
     }
 
     fn has_room(&self) -> bool {

@@ -60,7 +60,7 @@ impl Resolved {
                 trees.find(&compiled.domains, &part.request, index);
             }
         }
-        resolved.meet_trees(hasher, &trees, parts);
+        resolved.meet_trees(compiled, hasher, &trees, parts);
         resolved
     }
 
@@ -136,7 +136,13 @@ impl Resolved {
     }
 
     /// Charges the limits found in descriptor trees, less those that others replace.
-    fn meet_trees(&mut self, hasher: &KeyHasher, trees: &TreeMatches<'_>, parts: &[Part<'_>]) {
+    fn meet_trees(
+        &mut self,
+        compiled: &Compiled,
+        hasher: &KeyHasher,
+        trees: &TreeMatches<'_>,
+        parts: &[Part<'_>],
+    ) {
         for found in trees.in_force() {
             let part = &parts[usize::from(found.part)];
             let mut key = KeyBuilder::new(hasher);
@@ -148,7 +154,7 @@ impl Resolved {
                 key.push(PartTag::EnvoyEntry, name.as_bytes());
                 key.push(PartTag::EnvoyEntry, value.as_bytes());
             }
-            let mut identity = found.identity;
+            let mut identity = compiled.limit(found.limit).identity;
             if let Some(amount) = part.request.limit_override {
                 identity = limit_identity(hasher, "override", amount);
                 self.overrides.push(Override {

@@ -9,3 +9,4 @@ mod check;
 mod fixture;
 mod matching;
 mod table;
+mod trees;
