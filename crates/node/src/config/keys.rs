@@ -158,8 +158,15 @@ pub const KEYS: &[Key] = &[
     key!(
         "grpc.accept_overrides",
         grpc.accept_overrides,
-        "Whether a limit that a descriptor brings along (Envoy's rate limit override) is taken in place of the \
-         policy's. Off: it is not looked at."
+        "Whether a limit that a descriptor brings along (Envoy's rate limit override) is taken in place of the one that \
+         an envoyproxy/ratelimit policy has for it. Off: it is not looked at. Leasehold's own rules never take it."
+    ),
+    key!(
+        "grpc.fields",
+        grpc.fields,
+        "Which response fields Envoy is told to add: `all` of `answer.dialect`; `beside-envoys`, all but \
+         `X-RateLimit-Limit`, `-Remaining` and `-Reset`, which Envoy makes itself with \
+         `enable_x_ratelimit_headers`; or `none`."
     ),
     key!(
         "admin.listen",

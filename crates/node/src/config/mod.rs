@@ -23,6 +23,7 @@ use self::keys::KEYS;
 use self::setting::{Raw, Setting as _};
 use self::sources::Assignment;
 use crate::render;
+use crate::rls::Fields;
 
 /// All settings. `Default` is what an empty configuration means. Each key is described in [`keys`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,6 +99,8 @@ pub struct Grpc {
     pub reflection: bool,
     /// Whether limits that descriptors bring along are taken.
     pub accept_overrides: bool,
+    /// Which response fields Envoy is told to add.
+    pub fields: Fields,
 }
 
 impl Default for Grpc {
@@ -112,6 +115,7 @@ impl Default for Grpc {
             keepalive_timeout: Duration::from_secs(20),
             reflection: true,
             accept_overrides: false,
+            fields: Fields::default(),
         }
     }
 }

@@ -236,6 +236,7 @@ fn every_word_of_every_choice_reads_back() {
     all::<render::Dialect>();
     all::<render::BodyForm>();
     all::<render::SubSecond>();
+    all::<Fields>();
     all::<LogFormat>();
     all::<AccessLog>();
 }

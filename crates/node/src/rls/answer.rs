@@ -1,0 +1,72 @@
+//! A decision as Envoy is told of it.
+//!
+//! `overall_code` alone is what Envoy enforces: it is OK or OVER_LIMIT, never UNKNOWN, which Envoy would admit.
+
+use gate::decision::{Decision, Verdict};
+use gate::time::Now;
+use wire::rls::{Code, RateLimitResponse, descriptor_status, header};
+
+use super::Fields;
+use crate::render::{self, Summary, Told};
+
+/// The answer to a request of so many descriptors.
+///
+/// `request_id` is asked for only if the request was refused.
+#[must_use]
+pub fn answer(
+    decision: &Decision<'_>,
+    descriptors: usize,
+    now: Now,
+    options: &render::Options,
+    fields: Fields,
+    request_id: impl FnOnce() -> String,
+) -> RateLimitResponse {
+    let mut response = RateLimitResponse {
+        statuses: Vec::with_capacity(descriptors),
+        ..RateLimitResponse::default()
+    };
+    let mut rest = decision.outcomes.as_slice();
+    for part in 0..descriptors {
+        // The outcomes are in the order of the parts.
+        let its = rest
+            .iter()
+            .take_while(|outcome| usize::from(outcome.part) == part)
+            .count();
+        let (outcomes, others) = rest.split_at(its);
+        response.statuses.push(descriptor_status(outcomes));
+        rest = others;
+    }
+    let summary = Summary::of(decision);
+    match decision.verdict {
+        Verdict::Admitted => response.set_overall_code(Code::Ok),
+        Verdict::Refused(_) => {
+            response.set_overall_code(Code::OverLimit);
+            if response
+                .statuses
+                .iter()
+                .all(|status| status.code() != Code::OverLimit)
+            {
+                // No limit accounts for it (a key is absent), so no descriptor is singled out.
+                response
+                    .statuses
+                    .iter_mut()
+                    .for_each(|status| status.set_code(Code::OverLimit));
+            }
+            if let Some(body) = Told::Decision(&summary).body(options.body, now, &request_id()) {
+                response.raw_body = body.bytes;
+                response
+                    .response_headers_to_add
+                    .push(header("content-type", body.content_type));
+            }
+        }
+    }
+    if fields != Fields::None {
+        let headers = &mut response.response_headers_to_add;
+        render::fields(&summary, now, options, None, &mut |name, value| {
+            if fields.include(name) {
+                headers.push(header(name, value));
+            }
+        });
+    }
+    response
+}

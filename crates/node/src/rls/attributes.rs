@@ -1,0 +1,150 @@
+//! What Envoy's descriptors tell of a request, in the gate's terms.
+//!
+//! A rule may always name descriptor entries as they are. Besides, entries whose keys are well known fill the
+//! attributes that rules for HTTP use, so that one rule serves both surfaces; `docs/envoy.md` has the table. An
+//! attribute that a descriptor gives twice, and not the same each time, is not known.
+
+use std::net::IpAddr;
+
+use gate::request::{HeaderLookup, Headers, Part, Request};
+use wire::rls::Descriptor;
+
+/// The keys that tell the client's address. Envoy has resolved forwarding headers before.
+pub const ADDRESS_KEYS: &[&str] = &["remote_address", "masked_remote_address"];
+/// The keys that tell the path.
+pub const PATH_KEYS: &[&str] = &["path", ":path"];
+/// The keys that tell the method.
+pub const METHOD_KEYS: &[&str] = &["method", ":method"];
+/// The keys that tell the host.
+pub const HOST_KEYS: &[&str] = &["host", ":authority"];
+
+type Entries<'a> = &'a [(&'a str, &'a str)];
+
+/// A descriptor's entries as headers: an entry whose key is a header's name, in any case, stands for that header.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryHeaders<'a>(pub Entries<'a>);
+
+impl HeaderLookup for EntryHeaders<'_> {
+    fn values<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
+        for (_, value) in self
+            .0
+            .iter()
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+        {
+            each(value.as_bytes());
+        }
+    }
+}
+
+/// The part of a request that a descriptor is.
+#[must_use]
+pub fn part<'a>(
+    domain: &'a str,
+    descriptor: &Descriptor<'a>,
+    headers: &'a EntryHeaders<'a>,
+) -> Part<'a> {
+    let entries = descriptor.entries;
+    let request = Request {
+        method: only(entries, METHOD_KEYS),
+        host: only(entries, HOST_KEYS),
+        path: only(entries, PATH_KEYS).map(str::as_bytes),
+        peer: only(entries, ADDRESS_KEYS).and_then(address),
+        headers: Headers::new(headers),
+        domain: Some(domain),
+        entries,
+        limit_override: descriptor.limit_override,
+    };
+    Part {
+        request,
+        hits: descriptor.hits,
+    }
+}
+
+/// The value of the entries with one of these keys, if they agree.
+fn only<'a>(entries: Entries<'a>, keys: &[&str]) -> Option<&'a str> {
+    let mut values = entries
+        .iter()
+        .filter(|(key, _)| keys.contains(key))
+        .map(|(_, value)| *value);
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
+}
+
+/// An address, or the network that Envoy masked it to.
+fn address(value: &str) -> Option<IpAddr> {
+    let (address, _) = value.split_once('/').unwrap_or((value, ""));
+    address.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use gate::request::Hits;
+
+    use super::*;
+
+    fn with<R>(entries: &[(&str, &str)], check: impl FnOnce(Part<'_>) -> R) -> R {
+        let descriptor = Descriptor {
+            entries,
+            hits: Hits::Take(1),
+            limit_override: None,
+        };
+        check(part("api", &descriptor, &EntryHeaders(entries)))
+    }
+
+    #[test]
+    fn well_known_entries_are_attributes() {
+        let entries = [
+            ("remote_address", "192.0.2.7"),
+            (":path", "/a?b=c"),
+            ("method", "GET"),
+            (":authority", "api.example:443"),
+            ("X-Tier", "gold"),
+        ];
+        with(&entries, |part| {
+            let request = part.request;
+            assert_eq!(request.peer, Some(IpAddr::from([192, 0, 2, 7])));
+            assert_eq!(request.path, Some(&b"/a?b=c"[..]));
+            assert_eq!(
+                (request.method, request.host),
+                (Some("GET"), Some("api.example:443"))
+            );
+            assert_eq!(
+                (request.domain, request.entries),
+                (Some("api"), &entries[..])
+            );
+            let mut values = Vec::new();
+            request
+                .headers
+                .values("x-tier", &mut |value| values.push(value.to_vec()));
+            assert_eq!(values, [b"gold"]);
+        });
+    }
+
+    #[test]
+    fn addresses_are_read_in_envoys_forms_and_nothing_else_is_one() {
+        let cases = [
+            ("remote_address", "2001:db8::1", Some("2001:db8::1")),
+            ("masked_remote_address", "192.0.2.0/24", Some("192.0.2.0")),
+            ("masked_remote_address", "2001:db8::/64", Some("2001:db8::")),
+            ("remote_address", "192.0.2.7:80", None),
+            ("remote_address", "", None),
+            ("remote_address", "unknown", None),
+        ];
+        for (key, value, expected) in cases {
+            let expected: Option<IpAddr> = expected.map(|text| text.parse().unwrap());
+            with(&[(key, value)], |part| {
+                assert_eq!(part.request.peer, expected, "{value}")
+            });
+        }
+    }
+
+    #[test]
+    fn what_is_told_twice_and_differently_is_not_known() {
+        with(&[("path", "/a"), (":path", "/b")], |part| {
+            assert_eq!(part.request.path, None)
+        });
+        with(&[("path", "/a"), (":path", "/a")], |part| {
+            assert_eq!(part.request.path, Some(&b"/a"[..]));
+        });
+    }
+}
