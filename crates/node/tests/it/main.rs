@@ -1,4 +1,10 @@
 //! The node's integration tests, in one binary.
 
+// All of this is tests, though much of it is not in functions marked so.
+#![allow(clippy::unwrap_used)]
+
+mod fixture;
 mod metrics;
 mod render;
+mod rls;
+mod serve;

@@ -1,1 +1,0 @@
-//! The process: listeners up, work, and down again in order.

@@ -1,0 +1,547 @@
+//! `ShouldRateLimit` over real connections.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_node::metrics::TableFigures;
+use leasehold_node::render::Options;
+use leasehold_node::rls::{Fields, Rls};
+use policy::model::{
+    DescriptorDomain, DescriptorLimit, DescriptorNode, DescriptorValue, KeyPart, KeySource, Mode,
+    Normalizer, OnAbsent, Policy, RuleLimits, RuleName,
+};
+use proptest::prelude::*;
+use tonic::Status;
+use tonic::transport::Channel;
+use wire::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use wire::envoy::r#type::v3::RateLimitUnit;
+use wire::rls::rate_limit_descriptor::{Entry, RateLimitOverride};
+use wire::rls::rate_limit_service_client::RateLimitServiceClient;
+use wire::rls::{Code, DescriptorStatus, Overrides, RateLimitRequest, RateLimitResponse, Unit};
+
+use crate::fixture::{Fixture, core, limit, policy, rule};
+
+pub const RLS: &str = "envoy.service.ratelimit.v3.RateLimitService";
+
+/// A descriptor of these entries.
+pub fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
+    let entry = |(key, value): &(&str, &str)| Entry {
+        key: (*key).into(),
+        value: (*value).into(),
+    };
+    RateLimitDescriptor {
+        entries: entries.iter().map(entry).collect(),
+        ..RateLimitDescriptor::default()
+    }
+}
+
+/// A request with one descriptor for each value of the entry `user`.
+pub fn request(users: &[&str]) -> RateLimitRequest {
+    RateLimitRequest {
+        domain: "api".into(),
+        descriptors: users
+            .iter()
+            .map(|user| descriptor(&[("user", user)]))
+            .collect(),
+        hits_addend: 0,
+    }
+}
+
+/// Asks for these users.
+pub async fn ask(channel: Channel, users: &[&str]) -> Result<RateLimitResponse, Status> {
+    send(channel, request(users)).await
+}
+
+/// Sends a request.
+pub async fn send(
+    channel: Channel,
+    request: RateLimitRequest,
+) -> Result<RateLimitResponse, Status> {
+    let mut client = RateLimitServiceClient::new(channel);
+    client
+        .should_rate_limit(request)
+        .await
+        .map(tonic::Response::into_inner)
+}
+
+/// 2 per minute for each user.
+fn two_per_minute() -> Policy {
+    policy(vec![rule("per-user", "user", vec![limit(2, 60_000)])])
+}
+
+fn fields(response: &RateLimitResponse) -> BTreeMap<&str, &str> {
+    let headers = &response.response_headers_to_add;
+    assert!(
+        headers.iter().all(|header| header.raw_value.is_empty()),
+        "Envoy ignores raw_value"
+    );
+    let fields: BTreeMap<&str, &str> = headers
+        .iter()
+        .map(|header| (&*header.key, &*header.value))
+        .collect();
+    assert_eq!(fields.len(), headers.len(), "no field twice: {headers:?}");
+    fields
+}
+
+/// The overall code, and each status as (code, remaining, seconds until the reset).
+fn figures(response: &RateLimitResponse) -> (Code, Vec<(Code, u32, Option<i64>)>) {
+    let status = |status: &DescriptorStatus| {
+        let reset = status
+            .duration_until_reset
+            .inspect(|reset| assert_eq!(reset.nanos, 0));
+        (
+            status.code(),
+            status.limit_remaining,
+            reset.map(|reset| reset.seconds),
+        )
+    };
+    (
+        response.overall_code(),
+        response.statuses.iter().map(status).collect(),
+    )
+}
+
+#[tokio::test]
+async fn statuses_come_in_the_order_of_the_descriptors() {
+    let fixture = Fixture::with(&two_per_minute(), &[]).await;
+    let channel = fixture.channel().await;
+    ask(channel.clone(), &["b"]).await.unwrap();
+    let mut message = request(&["a", "b", "c"]);
+    message.descriptors.insert(1, descriptor(&[("other", "x")]));
+    let response = send(channel, message).await.unwrap();
+    let (overall, statuses) = figures(&response);
+    let (codes, remaining): (Vec<Code>, Vec<u32>) = statuses
+        .iter()
+        .map(|(code, remaining, _)| (*code, *remaining))
+        .unzip();
+    assert_eq!((overall, codes), (Code::Ok, vec![Code::Ok; 4]));
+    assert_eq!(remaining, [1, 0, 0, 1]);
+    assert_eq!(response.statuses[1].current_limit, None, "it met no limit");
+    let limit = response.statuses[0].current_limit.as_ref().unwrap();
+    assert_eq!(
+        (limit.requests_per_unit, limit.unit(), &*limit.name),
+        (2, Unit::Minute, "1m")
+    );
+}
+
+#[tokio::test]
+async fn over_the_limit_is_an_answer_and_charges_nobody() {
+    let fixture = Fixture::with(&two_per_minute(), &[]).await;
+    let channel = fixture.channel().await;
+    for _ in 0..2 {
+        let response = ask(channel.clone(), &["a"]).await.unwrap();
+        assert_eq!(response.overall_code(), Code::Ok);
+    }
+    for _ in 0..5 {
+        let response = ask(channel.clone(), &["b", "a"]).await.unwrap();
+        let (overall, statuses) = figures(&response);
+        assert_eq!(overall, Code::OverLimit);
+        assert_eq!(
+            (statuses[0].0, statuses[0].1),
+            (Code::Ok, 2),
+            "b is not charged"
+        );
+        assert_eq!((statuses[1].0, statuses[1].1), (Code::OverLimit, 0));
+        let body: serde_json::Value = serde_json::from_slice(&response.raw_body).unwrap();
+        assert_eq!(body["status"], 429);
+        assert_eq!(
+            fields(&response)["content-type"],
+            "application/problem+json"
+        );
+    }
+}
+
+#[tokio::test]
+async fn waits_are_rounded_up_and_end_with_the_window() {
+    let fixture = Fixture::with(&two_per_minute(), &[]).await;
+    let channel = fixture.channel().await;
+    let first = ask(channel.clone(), &["a"]).await.unwrap();
+    ask(channel.clone(), &["a"]).await.unwrap();
+    // The window has the key's own phase: find its end from what the first answer says.
+    let told = first.statuses[0].duration_until_reset.unwrap().seconds;
+    assert!((1..=60).contains(&told), "{told}");
+    fixture.hand.advance(Duration::from_millis(200));
+    let mut waited = 200;
+    loop {
+        let response = ask(channel.clone(), &["a"]).await.unwrap();
+        if response.overall_code() == Code::Ok {
+            break;
+        }
+        let reset = response.statuses[0].duration_until_reset.unwrap().seconds;
+        let retry: i64 = fields(&response)["retry-after"].parse().unwrap();
+        assert!(
+            reset >= 1 && retry >= 0,
+            "the window is not over: {reset} {retry}"
+        );
+        assert!(
+            waited + reset * 1000 >= (told - 1) * 1000,
+            "{waited} {reset} {told}"
+        );
+        fixture.hand.advance(Duration::from_millis(200));
+        waited += 200;
+    }
+    assert!(
+        waited <= told * 1000 && waited > (told - 1) * 1000,
+        "{waited} {told}"
+    );
+}
+
+#[tokio::test]
+async fn hits_are_charged_looked_at_and_given_back() {
+    let rules = vec![rule("per-user", "user", vec![limit(10, 60_000)])];
+    let fixture = Fixture::with(&policy(rules), &[]).await;
+    let channel = fixture.channel().await;
+    // (request's hits, descriptor's hits, negative) and what is left then.
+    let steps = [
+        ((0, None, false), Code::Ok, 9),
+        ((3, None, false), Code::Ok, 6),
+        ((3, Some(1), false), Code::Ok, 5),
+        ((3, Some(0), false), Code::Ok, 5),
+        ((0, Some(6), false), Code::OverLimit, 5),
+        ((0, Some(2), true), Code::Ok, 7),
+        ((0, Some(100), true), Code::Ok, 10),
+        ((0, Some(u64::MAX), false), Code::OverLimit, 10),
+        ((0, Some(10), false), Code::Ok, 0),
+        ((0, Some(0), false), Code::Ok, 0),
+    ];
+    for (step, ((of_request, of_descriptor, negative), code, left)) in steps.iter().enumerate() {
+        let mut message = request(&["a"]);
+        message.hits_addend = *of_request;
+        message.descriptors[0].hits_addend = *of_descriptor;
+        message.descriptors[0].is_negative_hits = *negative;
+        let response = send(channel.clone(), message).await.unwrap();
+        let (overall, statuses) = figures(&response);
+        assert_eq!((overall, statuses[0].1), (*code, *left), "step {step}");
+    }
+}
+
+#[tokio::test]
+async fn limits_that_descriptors_bring_count_only_where_they_are_accepted() {
+    let tree = Policy {
+        domains: vec![DescriptorDomain {
+            name: "api".into(),
+            descriptors: vec![DescriptorNode {
+                key: "user".into(),
+                value: DescriptorValue::Any,
+                share_threshold: false,
+                limit: Some(DescriptorLimit {
+                    rule: RuleName::new("api.user"),
+                    limit: limit(2, 60_000),
+                    mode: Mode::Enforce,
+                    replaced_as: None,
+                    replaces: Vec::new(),
+                    quota_mode: false,
+                }),
+                descriptors: Vec::new(),
+            }],
+        }],
+        ..Policy::default()
+    };
+    let mut message = request(&["a"]);
+    message.descriptors[0].limit = Some(RateLimitOverride {
+        requests_per_unit: 100,
+        unit: RateLimitUnit::Hour.into(),
+    });
+
+    let fixture = Fixture::with(&tree, &[]).await;
+    let response = send(fixture.channel().await, message.clone())
+        .await
+        .unwrap();
+    let limit = response.statuses[0].current_limit.clone().unwrap();
+    assert_eq!((limit.requests_per_unit, limit.unit()), (2, Unit::Minute));
+
+    let fixture = Fixture::with(&tree, &["grpc.accept_overrides=true"]).await;
+    let channel = fixture.channel().await;
+    let response = send(channel.clone(), message.clone()).await.unwrap();
+    let limit = response.statuses[0].current_limit.clone().unwrap();
+    assert_eq!((limit.requests_per_unit, limit.unit()), (100, Unit::Hour));
+    assert_eq!(response.statuses[0].limit_remaining, 99);
+
+    message.descriptors[0]
+        .limit
+        .as_mut()
+        .unwrap()
+        .requests_per_unit = 0;
+    let response = send(channel.clone(), message.clone()).await.unwrap();
+    assert_eq!(
+        response.overall_code(),
+        Code::OverLimit,
+        "an override of 0 denies all"
+    );
+
+    message.descriptors[0].limit.as_mut().unwrap().unit = 9;
+    let refused = send(channel, message).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert!(
+        refused.message().contains("descriptors[0].limit.unit is 9"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn response_fields_follow_the_configuration() {
+    let envoys = [
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+    ];
+    for (setting, ours, theirs) in [
+        ("grpc.fields=all", true, true),
+        ("grpc.fields=beside-envoys", true, false),
+        ("grpc.fields=none", false, false),
+    ] {
+        let fixture = Fixture::with(&two_per_minute(), &[setting]).await;
+        let channel = fixture.channel().await;
+        let admitted = ask(channel.clone(), &["a"]).await.unwrap();
+        assert_eq!(
+            fields(&admitted).contains_key("ratelimit"),
+            ours,
+            "{setting}"
+        );
+        ask(channel.clone(), &["a"]).await.unwrap();
+        let refused = ask(channel, &["a"]).await.unwrap();
+        assert_eq!(
+            fields(&refused).contains_key("retry-after"),
+            ours,
+            "{setting}"
+        );
+        for name in envoys {
+            assert_eq!(
+                fields(&admitted).contains_key(name),
+                theirs,
+                "{setting} {name}"
+            );
+            assert_eq!(
+                fields(&refused).contains_key(name),
+                theirs,
+                "{setting} {name}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_disclosed_is_not_told() {
+    let mut rules = vec![rule("per-user", "user", vec![limit(2, 60_000)])];
+    let RuleLimits::Own(limits) = &mut rules[0].limits else {
+        unreachable!("made so above")
+    };
+    limits[0].disclose = false;
+    let fixture = Fixture::with(&policy(rules), &["grpc.fields=all"]).await;
+    let channel = fixture.channel().await;
+    for code in [Code::Ok, Code::Ok, Code::OverLimit] {
+        let response = ask(channel.clone(), &["a"]).await.unwrap();
+        assert_eq!(response.overall_code(), code);
+        assert_eq!(response.statuses[0].current_limit, None);
+        let fields = fields(&response);
+        assert!(
+            !fields.keys().any(|name| name.starts_with("ratelimit")),
+            "{fields:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_rule_in_shadow_counts_and_admits() {
+    let mut rules = vec![rule("per-user", "user", vec![limit(1, 60_000)])];
+    rules[0].mode = Mode::Shadow;
+    let fixture = Fixture::with(&policy(rules), &[]).await;
+    let channel = fixture.channel().await;
+    for _ in 0..3 {
+        let response = ask(channel.clone(), &["a"]).await.unwrap();
+        let (overall, statuses) = figures(&response);
+        assert_eq!((overall, statuses[0].0), (Code::Ok, Code::Ok));
+        assert!(response.raw_body.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_lacks_a_key_is_refused_where_the_rule_says_so() {
+    let mut rules = vec![rule("per-user", "user", vec![limit(1, 60_000)])];
+    rules[0].on_absent = OnAbsent::Deny;
+    let fixture = Fixture::with(&policy(rules), &[]).await;
+    let mut message = request(&[]);
+    message.descriptors = vec![descriptor(&[("other", "x")]); 2];
+    let response = send(fixture.channel().await, message).await.unwrap();
+    let (overall, statuses) = figures(&response);
+    assert_eq!(overall, Code::OverLimit);
+    assert!(
+        statuses.iter().all(|(code, ..)| *code == Code::OverLimit),
+        "{statuses:?}"
+    );
+    let body: serde_json::Value = serde_json::from_slice(&response.raw_body).unwrap();
+    assert_eq!(body["status"], 403);
+}
+
+#[tokio::test]
+async fn a_fault_without_a_decision_is_never_taken_for_a_refusal() {
+    let fixture = Fixture::with(&two_per_minute(), &[]).await;
+    let channel = fixture.channel().await;
+    let huge = "x".repeat(5 << 20);
+    let refused = ask(channel.clone(), &[&huge]).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::OutOfRange, "{refused}");
+
+    for (message, field) in [
+        (
+            RateLimitRequest {
+                domain: String::new(),
+                ..request(&["a"])
+            },
+            "domain",
+        ),
+        (request(&[]), "descriptors"),
+    ] {
+        let refused = send(channel.clone(), message).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+        assert!(refused.message().starts_with(field), "{refused}");
+    }
+    let scrape = fixture.core.telemetry.scrape(TableFigures::default());
+    assert!(
+        scrape.contains("throttle_error_total{kind=\"bad_request\"} 2\n"),
+        "{scrape}"
+    );
+    let response = ask(channel, &["a"]).await.unwrap();
+    assert_eq!(
+        response.statuses[0].limit_remaining, 1,
+        "the faults charged nothing"
+    );
+}
+
+#[tokio::test]
+async fn keys_of_any_length_and_bytes_are_limited() {
+    let fixture = Fixture::with(&two_per_minute(), &[]).await;
+    let channel = fixture.channel().await;
+    let long = vec![b'k'; 70_000];
+    for key in [
+        &long[..],
+        b"line\nbreak",
+        b"\0",
+        b"\xff\xfe",
+        "\u{430}".as_bytes(),
+    ] {
+        for code in [Code::Ok, Code::Ok, Code::OverLimit] {
+            let mut message = request(&["a"]);
+            message.descriptors[0].entries[0].value = key.to_vec();
+            let response = send(channel.clone(), message).await.unwrap();
+            assert_eq!(response.overall_code(), code, "{} bytes", key.len());
+        }
+    }
+}
+
+#[tokio::test]
+async fn rules_for_http_meet_what_descriptors_tell() {
+    let mut by_address = rule("per-address", "unused", vec![limit(1, 60_000)]);
+    by_address.by[0].source = KeySource::ClientAddress;
+    by_address.when.methods = vec!["POST".into()];
+    let fixture = Fixture::with(&policy(vec![by_address]), &[]).await;
+    let channel = fixture.channel().await;
+    let asked = |method: &'static str, address: &'static str| {
+        let mut message = request(&[]);
+        message.descriptors = vec![descriptor(&[
+            ("method", method),
+            ("remote_address", address),
+        ])];
+        send(channel.clone(), message)
+    };
+    assert_eq!(
+        asked("POST", "192.0.2.1").await.unwrap().overall_code(),
+        Code::Ok
+    );
+    assert_eq!(
+        asked("POST", "192.0.2.1").await.unwrap().overall_code(),
+        Code::OverLimit
+    );
+    assert_eq!(
+        asked("POST", "192.0.2.2").await.unwrap().overall_code(),
+        Code::Ok
+    );
+    assert_eq!(
+        asked("GET", "192.0.2.1").await.unwrap().overall_code(),
+        Code::Ok
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixty_four_at_once_get_exactly_the_limit() {
+    let rules = vec![rule("per-user", "user", vec![limit(5, 60_000)])];
+    let fixture = Fixture::with(&policy(rules), &[]).await;
+    let channel = fixture.channel().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        tasks.spawn(ask(channel.clone(), &["a"]));
+    }
+    let answers = tasks.join_all().await;
+    let codes: Vec<Code> = answers
+        .into_iter()
+        .map(|answer| answer.unwrap().overall_code())
+        .collect();
+    assert_eq!(codes.iter().filter(|code| **code == Code::Ok).count(), 5);
+    assert_eq!(
+        codes
+            .iter()
+            .filter(|code| **code == Code::OverLimit)
+            .count(),
+        59
+    );
+    let scrape = fixture.core.telemetry.scrape(TableFigures::default());
+    for expected in [
+        "throttle_limit_admitted_total{rule=\"per-user\",limit=\"1m\"} 5\n",
+        "throttle_requests_blocked_total{rule=\"per-user\",limit=\"1m\"} 59\n",
+    ] {
+        assert!(scrape.contains(expected), "{expected}{scrape}");
+    }
+}
+
+fn any_entry() -> impl Strategy<Value = (String, Vec<u8>)> {
+    let key = prop_oneof!["user|path|method|host|remote_address|:path", "[ -~]{1,8}"];
+    let value = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..20),
+        "GET|/a//b/../%2e|10.0.0.1".prop_map(String::into_bytes),
+    ];
+    (key, value)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_decision_has_a_code_and_a_status_for_each_descriptor(
+        descriptors in proptest::collection::vec(
+            (proptest::collection::vec(any_entry(), 1..5), any::<Option<u64>>(), any::<bool>()), 1..5),
+        hits_addend in any::<u32>(),
+    ) {
+        let mut paths = rule("paths", "user", vec![limit(3, 1_000), limit(7, 900_000)]);
+        paths.by.push(KeyPart { source: KeySource::Path, normalize: Normalizer::default() });
+        paths.on_absent = OnAbsent::Share;
+        let core = core(&policy(vec![paths, rule("users", "user", vec![limit(2, 60_000)])]));
+        let rls = Rls {
+            gate: core.0.gate,
+            clock: core.0.clock,
+            telemetry: core.0.telemetry,
+            options: Options::default(),
+            fields: Fields::All,
+            overrides: Overrides::Accept,
+        };
+        let message = RateLimitRequest {
+            domain: "api".into(),
+            hits_addend,
+            descriptors: descriptors
+                .into_iter()
+                .map(|(entries, hits_addend, is_negative_hits)| RateLimitDescriptor {
+                    entries: entries.into_iter().map(|(key, value)| Entry { key, value }).collect(),
+                    hits_addend,
+                    is_negative_hits,
+                    limit: None,
+                })
+                .collect(),
+        };
+        for _ in 0..3 {
+            let response = rls.decide(&message).unwrap();
+            prop_assert_eq!(response.statuses.len(), message.descriptors.len());
+            let codes = response.statuses.iter().map(DescriptorStatus::code);
+            let refused = codes.clone().any(|code| code == Code::OverLimit);
+            prop_assert!(codes.chain([response.overall_code()]).all(|code| code != Code::Unknown));
+            prop_assert_eq!(response.overall_code() == Code::OverLimit, refused);
+        }
+    }
+}
