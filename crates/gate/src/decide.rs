@@ -12,16 +12,16 @@ use crate::compile::{Compiled, CompiledLimit};
 use crate::decision::{Decision, Outcome, Refusal, Verdict};
 use crate::meter::Meter;
 use crate::request::Hits;
-use crate::resolve::{Charge, Resolved};
+use crate::resolve::{Charge, Met, Override, Resolved};
 use crate::table::{Level, Table};
 use crate::time::Now;
 
 /// One charge with its limit at hand.
-struct Bill<'s> {
+struct Bill<'s, 'r> {
     charge: Charge,
     limit: &'s CompiledLimit,
-    amount: Amount,
-    meter: Option<Meter>,
+    /// A limit that the descriptor brought along, in place of the policy's.
+    brought: Option<&'r Override>,
     /// Units, for [`Hits::Take`]; 0 looks.
     cost: u64,
     level: Option<Level>,
@@ -37,51 +37,80 @@ pub(crate) fn decide<'s>(
     resolved: &Resolved,
     now: Now,
 ) -> Decision<'s> {
-    let mut bills: SmallVec<[Bill<'s>; 4]> = SmallVec::new();
-    for (index, charge) in resolved.charges.iter().enumerate() {
-        bills.push(bill(policy, resolved, index, *charge));
-        if resolved.charges.len() > 1 {
-            table.prefetch(charge.bucket);
-        }
+    let Resolved {
+        charges,
+        overrides,
+        key_absent,
+    } = resolved;
+    if let ([charge], false) = (charges.as_slice(), *key_absent) {
+        return decide_bills(
+            table,
+            &mut [Bill::new(policy, overrides, 0, *charge)],
+            false,
+            now,
+        );
     }
-    let verdict = charge_all_or_none(table, &mut bills, resolved.key_absent, now);
-    if verdict == Verdict::Admitted {
-        for bill in &bills {
-            if let (Hits::GiveBack(_), Some(meter)) = (bill.charge.hits, &bill.meter) {
-                table.give_back(bill.charge.bucket, meter, bill.units_back(), now);
-            }
-        }
+    let mut bills: SmallVec<[Bill<'s, '_>; 4]> = SmallVec::new();
+    for (index, charge) in charges.iter().enumerate() {
+        table.prefetch(charge.bucket);
+        bills.push(Bill::new(policy, overrides, index, *charge));
     }
-    Decision {
-        verdict,
-        outcomes: bills.iter().map(|bill| bill.outcome(table, now)).collect(),
-    }
+    decide_bills(table, &mut bills, *key_absent, now)
 }
 
-fn bill<'s>(policy: &'s Compiled, resolved: &Resolved, index: usize, charge: Charge) -> Bill<'s> {
-    let limit = policy.limit(charge.limit);
-    let (mut amount, mut meter) = (limit.facts.amount, limit.meter);
-    if charge.overridden
-        && let Some(own) = resolved
-            .overrides
-            .iter()
-            .find(|own| usize::from(own.charge) == index)
-    {
-        (amount, meter) = (own.amount, own.meter);
-    }
-    let cost = match charge.hits {
-        Hits::Take(hits) => hits.saturating_mul(u64::from(limit.cost)),
-        Hits::GiveBack(_) => 0,
+/// Decides on limits that were met before, for one part.
+#[inline]
+pub(crate) fn decide_met<'s>(
+    table: &Table,
+    policy: &'s Compiled,
+    met: &[Met],
+    hits: Hits,
+    now: Now,
+) -> Decision<'s> {
+    let bill = |met: &Met| {
+        let Met { bucket, limit } = *met;
+        Bill::new(
+            policy,
+            &[],
+            0,
+            Charge {
+                bucket,
+                limit,
+                part: 0,
+                overridden: false,
+                hits,
+            },
+        )
     };
-    Bill {
-        charge,
-        limit,
-        amount,
-        meter,
-        cost,
-        level: None,
-        charged: false,
+    if let [met] = met {
+        return decide_bills(table, &mut [bill(met)], false, now);
     }
+    let mut bills: SmallVec<[Bill<'s, '_>; 4]> = SmallVec::new();
+    for met in met {
+        table.prefetch(met.bucket);
+        bills.push(bill(met));
+    }
+    decide_bills(table, &mut bills, false, now)
+}
+
+#[inline]
+fn decide_bills<'s>(
+    table: &Table,
+    bills: &mut [Bill<'s, '_>],
+    key_absent: bool,
+    now: Now,
+) -> Decision<'s> {
+    let verdict = charge_all_or_none(table, bills, key_absent, now);
+    if verdict == Verdict::Admitted {
+        for bill in bills.iter() {
+            bill.give_back(table, now);
+        }
+    }
+    let mut outcomes = SmallVec::new();
+    for bill in bills.iter() {
+        outcomes.push(bill.outcome(table, now));
+    }
+    Decision { verdict, outcomes }
 }
 
 /// What a bill without room means for the request.
@@ -98,7 +127,7 @@ enum Force {
 /// Charges every bill, or leaves all as they were.
 fn charge_all_or_none(
     table: &Table,
-    bills: &mut [Bill<'_>],
+    bills: &mut [Bill<'_, '_>],
     key_absent: bool,
     now: Now,
 ) -> Verdict {
@@ -128,7 +157,7 @@ fn charge_all_or_none(
 }
 
 /// Undoes what was charged, since another thread took the room that was seen.
-fn take_back(table: &Table, bills: &mut [Bill<'_>], now: Now) -> Verdict {
+fn take_back(table: &Table, bills: &mut [Bill<'_, '_>], now: Now) -> Verdict {
     let refused = refusal(bills, false).unwrap_or(Refusal::OverLimit);
     for bill in bills.iter_mut().rev().filter(|bill| bill.charged) {
         bill.undo(table, now);
@@ -137,7 +166,7 @@ fn take_back(table: &Table, bills: &mut [Bill<'_>], now: Now) -> Verdict {
     Verdict::Refused(refused)
 }
 
-fn no_quota_has_room(bills: &[Bill<'_>]) -> bool {
+fn no_quota_has_room(bills: &[Bill<'_, '_>]) -> bool {
     let mut quotas = bills
         .iter()
         .filter(|bill| bill.force() == Force::Quota)
@@ -146,7 +175,7 @@ fn no_quota_has_room(bills: &[Bill<'_>]) -> bool {
 }
 
 /// Why the bills, as they were last looked at, refuse the request.
-fn refusal(bills: &[Bill<'_>], key_absent: bool) -> Option<Refusal> {
+fn refusal(bills: &[Bill<'_, '_>], key_absent: bool) -> Option<Refusal> {
     let quotas_refuse = no_quota_has_room(bills);
     let refusing = bills.iter().filter(|bill| match bill.force() {
         Force::Strict => !bill.has_room(),
@@ -166,7 +195,45 @@ fn refusal(bills: &[Bill<'_>], key_absent: bool) -> Option<Refusal> {
     over_limit.then_some(Refusal::OverLimit)
 }
 
-impl Bill<'_> {
+impl<'s, 'r> Bill<'s, 'r> {
+    #[inline]
+    fn new(policy: &'s Compiled, overrides: &'r [Override], index: usize, charge: Charge) -> Self {
+        let limit = policy.limit(charge.limit);
+        let cost = match charge.hits {
+            Hits::Take(hits) => hits.saturating_mul(u64::from(limit.cost)),
+            Hits::GiveBack(_) => 0,
+        };
+        let brought = if charge.overridden {
+            overrides
+                .iter()
+                .find(|own| usize::from(own.charge) == index)
+        } else {
+            None
+        };
+        Self {
+            charge,
+            limit,
+            brought,
+            cost,
+            level: None,
+            charged: false,
+        }
+    }
+
+    #[inline]
+    fn amount(&self) -> Amount {
+        self.brought
+            .map_or(self.limit.facts.amount, |brought| brought.amount)
+    }
+
+    #[inline]
+    fn meter(&self) -> Option<&Meter> {
+        match self.brought {
+            Some(brought) => brought.meter.as_ref(),
+            None => self.limit.meter.as_ref(),
+        }
+    }
+
     const fn group(&self) -> u64 {
         self.limit.identity.group()
     }
@@ -180,14 +247,14 @@ impl Bill<'_> {
     }
 
     fn look(&mut self, table: &Table, now: Now) {
-        if let Some(meter) = &self.meter {
+        if let Some(meter) = self.meter() {
             self.level = Some(table.look(self.charge.bucket, self.group(), meter, self.cost, now));
         }
     }
 
     /// Charges, and says whether there was room.
     fn take(&mut self, table: &Table, now: Now) -> bool {
-        if let Some(meter) = &self.meter {
+        if let Some(meter) = self.meter() {
             let level = table.take(self.charge.bucket, self.group(), meter, self.cost, now);
             self.charged = level.admitted;
             self.level = Some(level);
@@ -197,7 +264,7 @@ impl Bill<'_> {
 
     /// Takes back a charge that [`Bill::take`] made.
     fn undo(&mut self, table: &Table, now: Now) {
-        if let (Some(meter), Some(level)) = (&self.meter, &self.level) {
+        if let (Some(meter), Some(level)) = (self.meter(), &self.level) {
             table.undo(
                 self.charge.bucket,
                 self.group(),
@@ -211,7 +278,7 @@ impl Bill<'_> {
     }
 
     fn has_room(&self) -> bool {
-        match (self.amount, &self.level) {
+        match (self.amount(), &self.level) {
             // Giving back is never refused.
             _ if matches!(self.charge.hits, Hits::GiveBack(_)) => true,
             (Amount::Unlimited, _) => true,
@@ -222,37 +289,36 @@ impl Bill<'_> {
     }
 
     fn never_has_room(&self) -> bool {
-        match (&self.meter, &self.level) {
+        match (self.meter(), &self.level) {
             (Some(meter), Some(level)) => level.retry_after_ns(meter, self.cost).is_none(),
             (Some(_), None) => false,
-            (None, _) => self.amount == Amount::Deny,
+            (None, _) => self.amount() == Amount::Deny,
         }
     }
 
-    const fn units_back(&self) -> u64 {
-        match self.charge.hits {
-            Hits::GiveBack(hits) => hits.saturating_mul(self.limit.cost as u64),
-            Hits::Take(_) => 0,
+    fn give_back(&self, table: &Table, now: Now) {
+        if let (Hits::GiveBack(hits), Some(meter)) = (self.charge.hits, self.meter()) {
+            let units = hits.saturating_mul(u64::from(self.limit.cost));
+            table.give_back(self.charge.bucket, meter, units, now);
         }
     }
-}
 
-impl<'s> Bill<'s> {
+    #[inline]
     fn outcome(&self, table: &Table, now: Now) -> Outcome<'s> {
         let has_room = self.has_room();
         let mut outcome = Outcome {
             part: self.charge.part,
             facts: &self.limit.facts,
-            amount: self.amount,
+            amount: self.amount(),
             has_room,
-            remaining: match self.amount {
+            remaining: match self.amount() {
                 Amount::Unlimited => None,
                 Amount::Deny | Amount::Metered { .. } => Some(0),
             },
             reset_after: Duration::ZERO,
             retry_after: None,
         };
-        let Some(meter) = &self.meter else {
+        let Some(meter) = self.meter() else {
             return outcome;
         };
         let level = match (self.charge.hits, &self.level) {

@@ -12,8 +12,8 @@ use policy::model::{Limit, LimitName, Policy, RuleName};
 use crate::compile::{CompileError, Compiled};
 use crate::decision::{Decision, LimitFacts, LimitNumber};
 use crate::hash::{HashSecret, KeyHasher};
-use crate::request::Part;
-use crate::resolve::Resolved;
+use crate::request::{Hits, Part};
+use crate::resolve::{Met, Resolved};
 use crate::table::Table;
 use crate::time::Now;
 
@@ -103,6 +103,19 @@ impl Gate {
     #[must_use]
     pub fn decide<'s>(&self, policy: &'s Compiled, resolved: &Resolved, now: Now) -> Decision<'s> {
         crate::decide::decide(&self.table, policy, resolved, now)
+    }
+
+    /// Decides for a key that was resolved before: no matching, no hashing.
+    #[inline]
+    #[must_use]
+    pub fn check_met<'s>(
+        &self,
+        policy: &'s Compiled,
+        met: &[Met],
+        hits: Hits,
+        now: Now,
+    ) -> Decision<'s> {
+        crate::decide::decide_met(&self.table, policy, met, hits, now)
     }
 
     /// The bucket table, for its figures.

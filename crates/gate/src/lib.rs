@@ -28,4 +28,4 @@ pub use decision::{Decision, Outcome, Refusal, Verdict};
 pub use gate::{Gate, Snapshot};
 pub use matcher::Unmet;
 pub use request::{Hits, Part, Request};
-pub use resolve::Resolved;
+pub use resolve::{Met, Resolved};

@@ -22,6 +22,14 @@ pub struct Resolved {
     pub(crate) key_absent: bool,
 }
 
+/// A limit that a request meets, and its bucket: what a caller may keep of a [`Resolved`] request, say for as long as a
+/// connection lasts. It belongs to the policy that it was resolved under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Met {
+    pub(crate) bucket: BucketId,
+    pub(crate) limit: LimitIndex,
+}
+
 /// One limit to be charged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
@@ -46,6 +54,22 @@ impl Resolved {
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         self.charges.is_empty() && !self.key_absent
+    }
+
+    /// The limits met, to be decided on by [`Gate::check_met`](crate::Gate::check_met). `None` if there is more to this
+    /// request: a rule that refuses it for want of a key, several parts, or limits brought along.
+    pub fn met(&self) -> Option<impl Iterator<Item = Met> + '_> {
+        let simple = !self.key_absent
+            && self
+                .charges
+                .iter()
+                .all(|charge| charge.part == 0 && !charge.overridden);
+        simple.then(|| {
+            self.charges.iter().map(|charge| Met {
+                bucket: charge.bucket,
+                limit: charge.limit,
+            })
+        })
     }
 
     pub(crate) fn new(compiled: &Compiled, hasher: &KeyHasher, parts: &[Part<'_>]) -> Self {
