@@ -7,7 +7,12 @@
 pub mod address;
 pub mod envoy;
 pub mod host;
+pub mod fault;
+pub mod fields;
+pub mod file;
 pub mod model;
 pub mod normalize;
 pub mod path;
+pub mod pattern;
 pub mod rate;
+pub mod yaml;

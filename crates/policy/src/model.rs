@@ -110,6 +110,46 @@ pub struct ApiKeyHash {
     pub digest: [u8; 32],
 }
 
+impl std::fmt::Display for ApiKeyHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "v{}.", self.version)?;
+        self.digest
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Text is no API key hash: not `v`, a version from 1, a dot and 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an API key hash: `v1.` and 64 hexadecimal digits")]
+pub struct NotAnApiKeyHash;
+
+impl std::str::FromStr for ApiKeyHash {
+    type Err = NotAnApiKeyHash;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (version, hex) = text
+            .strip_prefix('v')
+            .and_then(|rest| rest.split_once('.'))
+            .ok_or(NotAnApiKeyHash)?;
+        let begins_well = version.starts_with(|c: char| matches!(c, '1'..='9'));
+        let version = version
+            .parse()
+            .ok()
+            .filter(|_| begins_well)
+            .ok_or(NotAnApiKeyHash)?;
+        let mut digest = [0; 32];
+        if hex.len() != 2 * digest.len() || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(NotAnApiKeyHash);
+        }
+        for (index, byte) in digest.iter_mut().enumerate() {
+            let pair = &hex[2 * index..2 * index + 2];
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| NotAnApiKeyHash)?;
+        }
+        Ok(Self { version, digest })
+    }
+}
+
 impl std::fmt::Debug for ApiKeyHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(

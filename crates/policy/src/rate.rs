@@ -3,6 +3,8 @@
 //! A value of these types is always in range: what could overflow or round is refused when it is built, with the
 //! bound named, so that the decision path needs no checks of its own.
 
+pub mod text;
+
 use std::fmt;
 
 use crate::model::Algorithm;

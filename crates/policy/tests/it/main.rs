@@ -1,0 +1,4 @@
+//! The policy crate's integration tests, in one binary.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod golden;
