@@ -6,10 +6,10 @@
 
 pub mod address;
 pub mod envoy;
-pub mod host;
 pub mod fault;
 pub mod fields;
 pub mod file;
+pub mod host;
 pub mod model;
 pub mod normalize;
 pub mod path;
