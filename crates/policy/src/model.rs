@@ -38,7 +38,8 @@ macro_rules! name_type {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Wraps a name that the reader has checked: 1 to 128 characters of `[A-Za-z0-9_.:/-]`.
+            /// Wraps a name that the reader has checked: 1 to 128 characters of `[A-Za-z0-9_.:/-]`, and of `*` in the names
+            /// of descriptors' limits.
             #[must_use]
             pub fn new(checked: &str) -> Self {
                 Self(checked.into())

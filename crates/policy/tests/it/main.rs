@@ -1,4 +1,5 @@
 //! The policy crate's integration tests, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod envoy;
 mod golden;
