@@ -301,7 +301,7 @@ fn odd_names_cannot_break_the_text() {
 }
 
 #[test]
-fn the_policys_state_is_shown() {
+fn the_state_of_the_policy_is_shown() {
     let telemetry = Telemetry::new(5, NOW);
     let value = |name: &str| {
         series(&telemetry.scrape(TableFigures::default()))
