@@ -6,6 +6,8 @@ mod admin;
 mod connection;
 mod grpc;
 mod listener;
+mod run;
+pub mod welcome;
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,6 +20,7 @@ use wire::rls::Overrides;
 
 pub use self::listener::Door;
 use self::listener::Listener;
+pub use self::run::{Exit, RunError, run};
 use crate::clock::Clock;
 use crate::config::{Config, Listen};
 use crate::drain::{Life, Phase};

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use leasehold_node::config::Loaded;
 use leasehold_node::drain::Phase;
-use leasehold_node::serve::Node;
+use leasehold_node::serve::{Addresses, Exit, Node, welcome};
+use policy::model::Policy;
 use prost::Message as _;
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt as _;
@@ -325,4 +326,77 @@ async fn heads_over_the_bounds_are_refused() {
         .await
         .unwrap();
     assert_eq!(fine.0, 200);
+}
+
+/// Sends this process a signal, which only a node that runs in it listens for.
+fn signal(name: &str) {
+    let this = std::process::id().to_string();
+    let status = std::process::Command::new("kill")
+        .args(["-s", name, &this])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+/// Runs a node in this process and gives its addresses.
+async fn run(
+    grace_ms: u64,
+) -> (
+    Addresses,
+    tokio::task::JoinHandle<Result<Exit, leasehold_node::serve::RunError>>,
+) {
+    let (ready, addresses) = tokio::sync::oneshot::channel();
+    let running = tokio::spawn(async move {
+        let mut given: Vec<String> = ["http", "grpc", "admin"]
+            .map(|door| format!("{door}.listen=127.0.0.1:0"))
+            .into();
+        given.push(format!("drain.grace_ms={grace_ms}"));
+        given.push("table.live_buckets=1000".to_owned());
+        let config = Loaded::read(None, [], &given).unwrap().config;
+        leasehold_node::serve::run(&config, &Policy::default(), |addresses| {
+            ready.send(addresses).unwrap();
+        })
+        .await
+    });
+    (soon("readiness", addresses).await.unwrap(), running)
+}
+
+#[tokio::test]
+async fn a_signal_drains_and_a_second_one_ends_at_once() {
+    let (addresses, running) = run(0).await;
+    assert_eq!(get(addresses.http.unwrap(), "/ready").await.unwrap().0, 200);
+    signal("TERM");
+    let exit = soon("the end", running).await.unwrap().unwrap();
+    assert_eq!(exit, Exit::Drained { cut_off: 0 });
+
+    let (addresses, running) = run(3_600_000).await;
+    let http = addresses.http.unwrap();
+    signal("INT");
+    until("/ready is 503", || async {
+        get(http, "/ready").await.unwrap().0 == 503
+    })
+    .await;
+    signal("TERM");
+    assert_eq!(
+        soon("the end", running).await.unwrap().unwrap(),
+        Exit::Hurried
+    );
+    until("it is gone", || async {
+        TcpStream::connect(http).await.is_err()
+    })
+    .await;
+}
+
+#[test]
+fn a_welcome_names_what_is_on() {
+    let http = "127.0.0.1:8080".parse().unwrap();
+    let text = welcome::text(Addresses {
+        http: Some(http),
+        ..Addresses::default()
+    });
+    assert!(text.contains("http://127.0.0.1:8080/v1/check"), "{text}");
+    assert!(
+        !text.contains("metrics") && !text.contains("grpcurl"),
+        "{text}"
+    );
 }

@@ -1,0 +1,126 @@
+//! A node from start to end: its parts made, its signals heeded.
+//!
+//! SIGTERM or SIGINT drains; a second one ends at once.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use gate::hash::HashSecret;
+use gate::table::{Table, TableError};
+use gate::{CompileError, Gate};
+use policy::model::Policy;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Addresses, Core, Node, ServeError};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::config::secret::SecretError;
+use crate::metrics::{MOST_LIMITS, Telemetry};
+
+/// How a node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Drained. So many connections outlasted the drain and were cut off.
+    Drained {
+        /// How many.
+        cut_off: usize,
+    },
+    /// A second signal came while it drained: calls under way were cut off.
+    Hurried,
+}
+
+/// Why a node did not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There is no secret.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// There is no table.
+    #[error("`table`: {0}")]
+    Table(#[from] TableError),
+    /// The policy cannot be enforced.
+    #[error("the policy: {0}")]
+    Policy(#[from] CompileError),
+    /// Signals cannot be listened for.
+    #[error("signals: {0}")]
+    Signals(std::io::Error),
+    /// The surfaces did not open.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+}
+
+impl Core {
+    /// Makes a node's parts under a policy.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn open(config: &Config, policy: &Policy) -> Result<Self, RunError> {
+        let secret = config.secret.secret(config.table.path.as_deref())?;
+        let live_buckets = NonZeroU64::new(config.table.live_buckets).unwrap_or(NonZeroU64::MIN);
+        let table = Table::anonymous(live_buckets)?;
+        let clock = Clock::system(table.latest());
+        let gate = Gate::new(
+            table,
+            &HashSecret::new(secret.version, secret.bytes),
+            policy,
+        )?;
+        let telemetry = Telemetry::new(MOST_LIMITS, clock.now());
+        telemetry.learn(gate.snapshot().limits());
+        Ok(Self {
+            gate: Arc::new(gate),
+            clock,
+            telemetry: Arc::new(telemetry),
+        })
+    }
+}
+
+/// Runs a node until it is told to go. `ready` is called once it serves.
+///
+/// # Errors
+/// [`RunError`], if it did not start.
+pub async fn run(
+    config: &Config,
+    policy: &Policy,
+    ready: impl FnOnce(Addresses),
+) -> Result<Exit, RunError> {
+    // Before anything serves, so that no signal finds the default of ending at once.
+    let mut signals = Signals::new().map_err(RunError::Signals)?;
+    let core = Core::open(config, policy)?;
+    let node = Node::start(config, core).await?;
+    ready(node.addresses());
+
+    let first = signals.next().await;
+    tracing::info!(event = "signal", name = first);
+    tokio::select! {
+        cut_off = node.stop() => {
+            tracing::info!(event = "stopped", cut_off);
+            Ok(Exit::Drained { cut_off })
+        }
+        second = signals.next() => {
+            tracing::warn!(event = "stopped_at_once", name = second);
+            Ok(Exit::Hurried)
+        }
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
