@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use policy::model::{Limit, LimitName, Policy, RuleName};
+use policy::model::{ClientAddressReading, IdentityReading, Limit, LimitName, Policy, RuleName};
 
 use crate::compile::{CompileError, Compiled};
 use crate::decision::{Decision, LimitFacts, LimitNumber};
@@ -135,5 +135,17 @@ impl Compiled {
     /// What is known of every limit in force.
     pub fn limits(&self) -> impl Iterator<Item = &LimitFacts> {
         self.limits.iter().map(|limit| &limit.facts)
+    }
+
+    /// Where requests carry who they are from.
+    #[must_use]
+    pub const fn identity_reading(&self) -> &IdentityReading {
+        &self.identity
+    }
+
+    /// How the client's address is found.
+    #[must_use]
+    pub const fn client_address_reading(&self) -> &ClientAddressReading {
+        &self.client_address
     }
 }

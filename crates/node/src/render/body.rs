@@ -146,7 +146,9 @@ impl Told<'_, '_, '_> {
         }
     }
 
-    fn message(&self) -> String {
+    /// What happened and what helps, in a sentence or two. Empty for an admission.
+    #[must_use]
+    pub fn message(&self) -> String {
         let summary = match self {
             Self::Decision(summary) => summary,
             Self::Unavailable => {

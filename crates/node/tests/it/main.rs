@@ -3,7 +3,9 @@
 // All of this is tests, though much of it is not in functions marked so.
 #![allow(clippy::unwrap_used)]
 
+mod check;
 mod fixture;
+mod log;
 mod metrics;
 mod render;
 mod rls;

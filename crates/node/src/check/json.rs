@@ -1,0 +1,486 @@
+//! The form in which programs ask: one JSON object, answered by another.
+//!
+//! Every field may be absent, none may be unknown. What an answer tells of a limit is bounded by the limit's
+//! `disclose`, as in header fields.
+
+use std::net::IpAddr;
+
+use gate::decision::{Outcome, Verdict};
+use gate::request::{HeaderLookup, Hits};
+use policy::model::{Amount, Mode};
+use policy::rate::Window;
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize as Derive, Serialize};
+
+use super::fault::Fault;
+use super::query::MOST_HITS;
+use crate::render::{Retry, Summary, Told, policy_name, whole_millis};
+
+/// A question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Derive)]
+#[serde(deny_unknown_fields, default)]
+pub struct Question {
+    /// The request's method.
+    pub method: Option<String>,
+    /// Its target: path, with or without a query.
+    pub path: Option<String>,
+    /// Its host.
+    pub host: Option<String>,
+    /// Its headers: a value or a list of values by name.
+    pub headers: JsonHeaders,
+    /// The address at the other end of the API's connection.
+    pub peer: Option<IpAddr>,
+    /// The API key, wherever it came from; it wins over one in the headers.
+    pub api_key: Option<String>,
+    /// The user, wherever it came from; it wins over one in the headers.
+    pub user: Option<String>,
+    /// The Envoy domain.
+    pub domain: Option<String>,
+    /// The entries of an Envoy descriptor.
+    pub entries: Vec<Entry>,
+    /// Hits that it takes, 1 if not said; 0 only looks.
+    pub hits: Option<u64>,
+    /// Only look: charge nothing.
+    pub peek: Option<bool>,
+    /// Hits that it gives back.
+    pub give_back: Option<u64>,
+}
+
+/// A descriptor's entry.
+#[derive(Clone, Debug, PartialEq, Eq, Derive)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: String,
+}
+
+/// Headers with lower-case names, in the order of the object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JsonHeaders(Vec<(String, String)>);
+
+impl HeaderLookup for JsonHeaders {
+    fn values<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
+        for (_, value) in self.0.iter().filter(|(known, _)| known == name) {
+            each(value.as_bytes());
+        }
+    }
+}
+
+impl JsonHeaders {
+    /// The header's first value.
+    #[must_use]
+    pub fn first(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+impl JsonHeaders {
+    /// Gives the header this one value, whatever it had.
+    pub(super) fn replace(&mut self, name: &str, value: String) {
+        self.0.retain(|(known, _)| known != name);
+        self.0.push((name.to_owned(), value));
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonHeaders {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+
+        #[derive(Derive)]
+        #[serde(
+            untagged,
+            expecting = "a header value must be a string or a list of strings"
+        )]
+        enum Values {
+            One(String),
+            Many(Vec<String>),
+        }
+
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = JsonHeaders;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object of header names and values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonHeaders, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(name) = map.next_key::<String>()? {
+                    let name = http::HeaderName::from_bytes(name.as_bytes())
+                        .map_err(|_| de::Error::custom("a key is not a header name"))?;
+                    match map.next_value::<Values>()? {
+                        Values::One(value) => pairs.push((name.as_str().to_owned(), value)),
+                        Values::Many(values) => pairs.extend(
+                            values
+                                .into_iter()
+                                .map(|value| (name.as_str().to_owned(), value)),
+                        ),
+                    }
+                }
+                Ok(JsonHeaders(pairs))
+            }
+        }
+
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+impl Question {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// [`Fault`] naming the first field that is wrong.
+    pub fn read(body: &[u8]) -> Result<Self, Fault> {
+        if body.is_empty() {
+            return Err(Fault::Missing {
+                field: "body",
+                expected: "send a JSON object, or name the request in X-Original-Method and \
+                           X-Original-URI",
+            });
+        }
+        // serde would also read an array, its items as fields in order.
+        if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(Fault::Unusable {
+                field: "body".into(),
+                problem: "not a JSON object".into(),
+            });
+        }
+        let mut json = serde_json::Deserializer::from_slice(body);
+        let question: Self =
+            serde_path_to_error::deserialize(&mut json).map_err(|error| not_json(&error))?;
+        json.end().map_err(|_| Fault::Unusable {
+            field: "body".into(),
+            problem: "more follows the JSON object; send one object".into(),
+        })?;
+        question.check()?;
+        Ok(question)
+    }
+
+    /// What it takes.
+    #[must_use]
+    pub fn takes(&self) -> Hits {
+        match (self.peek, self.give_back) {
+            (Some(true), _) => Hits::Take(0),
+            (_, Some(back)) => Hits::GiveBack(back),
+            (Some(false) | None, None) => Hits::Take(self.hits.unwrap_or(1)),
+        }
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        let unusable = |field: &'static str, problem: &'static str| {
+            Err(Fault::Unusable {
+                field: field.into(),
+                problem: problem.into(),
+            })
+        };
+        if self
+            .method
+            .as_ref()
+            .is_some_and(|m| http::Method::from_bytes(m.as_bytes()).is_err())
+        {
+            return unusable("method", "not an HTTP method");
+        }
+        if self
+            .path
+            .as_ref()
+            .is_some_and(|path| !path.starts_with(['/', '*']))
+        {
+            return unusable("path", "not a path: it must begin with `/`");
+        }
+        for (field, hits) in [("hits", self.hits), ("give_back", self.give_back)] {
+            if hits.is_some_and(|hits| hits > MOST_HITS) {
+                return unusable(field, "not a whole number from 0 to 4294967295");
+            }
+        }
+        let kinds = [
+            self.hits.is_some(),
+            self.peek == Some(true),
+            self.give_back.is_some(),
+        ];
+        if kinds.into_iter().filter(|given| *given).count() > 1 {
+            return unusable(
+                "hits",
+                "more than one of `hits`, `peek` and `give_back`; send one",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Names the field; of what was sent, nothing but field names is repeated.
+fn not_json(error: &serde_path_to_error::Error<serde_json::Error>) -> Fault {
+    let json = error.inner();
+    let at = format!("line {}, column {}", json.line(), json.column());
+    let (field, problem) = match json.classify() {
+        serde_json::error::Category::Syntax => ("body".into(), format!("not JSON at {at}")),
+        serde_json::error::Category::Eof => {
+            ("body".into(), "JSON that breaks off before its end".into())
+        }
+        serde_json::error::Category::Io => ("body".into(), "not readable".into()),
+        serde_json::error::Category::Data => {
+            let problem = format!("{} at {at}", without_values(&json.to_string()));
+            let path = error.path().to_string();
+            (if path == "." { "body".into() } else { path }, problem)
+        }
+    };
+    Fault::Unusable {
+        field: field.into(),
+        problem: problem.into(),
+    }
+}
+
+/// serde's message, less its position and the value that it found: `invalid type: string "secret", expected u64`
+/// becomes `invalid type, expected u64`.
+fn without_values(message: &str) -> String {
+    let message = message.split(" at line ").next().unwrap_or(message);
+    match (message.split_once(": "), message.rsplit_once(", expected ")) {
+        (
+            Some((kind @ ("invalid type" | "invalid value" | "invalid length"), _)),
+            Some((_, expected)),
+        ) => {
+            format!("{kind}, expected {expected}")
+        }
+        (Some((kind @ ("invalid type" | "invalid value" | "invalid length"), _)), None) => {
+            kind.into()
+        }
+        (Some(_) | None, _) => message.into(),
+    }
+}
+
+/// A decision as a program reads it.
+#[derive(Debug, Serialize)]
+pub struct Decided {
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// How long to wait; absent if it was allowed, or if waiting does not help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    violated_policies: Vec<String>,
+    /// The disclosed limits, shadow ones too.
+    limits: Vec<DecidedLimit>,
+    request_id: String,
+}
+
+#[derive(Debug, Serialize)]
+struct DecidedLimit {
+    policy: String,
+    rule: String,
+    limit: String,
+    mode: &'static str,
+    has_room: bool,
+    /// Absent if it does not meter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    units: Option<u64>,
+    /// Absent if it never renews.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_ms: Option<u64>,
+    /// Absent if it has no bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reset_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl Decided {
+    /// Tells of a decision.
+    #[must_use]
+    pub fn of(summary: &Summary<'_, '_>, outcomes: &[Outcome<'_>], request_id: &str) -> Self {
+        let told = Told::Decision(summary);
+        Self {
+            allowed: summary.verdict == Verdict::Admitted,
+            code: told.code(),
+            message: told.code().map(|_| told.message()),
+            retry_after_ms: match summary.retry {
+                Retry::After(wait) => Some(whole_millis(wait)),
+                Retry::NotRefused | Retry::Never => None,
+            },
+            violated_policies: summary
+                .refusing
+                .iter()
+                .map(|o| policy_name(o.facts))
+                .collect(),
+            limits: outcomes
+                .iter()
+                .filter(|o| o.facts.disclose)
+                .map(DecidedLimit::of)
+                .collect(),
+            request_id: request_id.to_owned(),
+        }
+    }
+
+    /// Tells of an admission that met no limit.
+    #[must_use]
+    pub fn without_limits(request_id: &str) -> Self {
+        Self {
+            allowed: true,
+            code: None,
+            message: None,
+            retry_after_ms: None,
+            violated_policies: Vec::new(),
+            limits: Vec::new(),
+            request_id: request_id.to_owned(),
+        }
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("strings and numbers always have a JSON form")
+    }
+}
+
+impl DecidedLimit {
+    fn of(outcome: &Outcome<'_>) -> Self {
+        let (units, window_ms) = match outcome.amount {
+            Amount::Unlimited => (None, None),
+            Amount::Deny => (Some(0), None),
+            Amount::Metered { rate, .. } => match rate.window {
+                Window::Forever => (Some(rate.units), None),
+                Window::Millis(ms) => (Some(rate.units), Some(ms.get())),
+            },
+        };
+        Self {
+            policy: policy_name(outcome.facts),
+            rule: outcome.facts.rule.to_string(),
+            limit: outcome.facts.name.to_string(),
+            mode: match outcome.facts.mode {
+                Mode::Enforce => "enforce",
+                Mode::Shadow => "shadow",
+            },
+            has_room: outcome.has_room,
+            units,
+            window_ms,
+            remaining: outcome.remaining,
+            reset_after_ms: window_ms.map(|_| whole_millis(outcome.reset_after)),
+            retry_after_ms: outcome.retry_after.map(whole_millis),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Question {
+        Question::read(text.as_bytes()).expect("a question")
+    }
+
+    fn fault(text: &str) -> String {
+        Question::read(text.as_bytes())
+            .expect_err("this is wrong")
+            .to_string()
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let question = read(
+            r#"{"method":"GET","path":"/a?b","host":"h","headers":{"X-A":"1","x-b":["2","3"]},
+                "peer":"192.0.2.1","api_key":"k","user":"u","domain":"d",
+                "entries":[{"key":"a","value":"b"}],"hits":3}"#,
+        );
+        assert_eq!(question.headers.first("x-a"), Some("1"));
+        let mut seen = Vec::new();
+        question
+            .headers
+            .values("x-b", &mut |value| seen.push(value));
+        assert_eq!(seen, [b"2", b"3"]);
+        assert_eq!(question.takes(), Hits::Take(3));
+        assert_eq!(read("{}").takes(), Hits::Take(1));
+        assert_eq!(read(r#"{"hits":0}"#).takes(), Hits::Take(0));
+        assert_eq!(read(r#"{"peek":true}"#).takes(), Hits::Take(0));
+        assert_eq!(read(r#"{"peek":false,"hits":2}"#).takes(), Hits::Take(2));
+        assert_eq!(read(r#"{"give_back":2}"#).takes(), Hits::GiveBack(2));
+    }
+
+    #[test]
+    fn every_wrong_field_is_named_and_no_value_repeated() {
+        for (text, told) in [
+            ("", "body: missing"),
+            ("{", "body: JSON that breaks off"),
+            ("nonsense", "body: not a JSON object"),
+            ("{nonsense", "body: not JSON at line 1, column 2"),
+            ("{}{}", "body: more follows"),
+            ("[]", "body: not a JSON object"),
+            ("null", "body: not a JSON object"),
+            (
+                r#"{"metod":"GET"}"#,
+                "metod: unknown field `metod`, expected one of `method`",
+            ),
+            (r#"{"hits":1,"hits":2}"#, "body: duplicate field `hits`"),
+            (r#"{"hits":"SECRET"}"#, "hits: invalid type, expected u64"),
+            (r#"{"hits":-1}"#, "hits: invalid value, expected u64"),
+            (r#"{"hits":1.5}"#, "hits: invalid type, expected u64"),
+            (r#"{"hits":4294967296}"#, "hits: not a whole number"),
+            (
+                r#"{"hits":99999999999999999999}"#,
+                "hits: invalid type, expected u64",
+            ),
+            (
+                r#"{"give_back":4294967296}"#,
+                "give_back: not a whole number",
+            ),
+            (r#"{"hits":1,"peek":true}"#, "hits: more than one of"),
+            (r#"{"hits":1,"give_back":1}"#, "hits: more than one of"),
+            (r#"{"peer":"SECRET"}"#, "peer: invalid IP address syntax"),
+            (
+                r#"{"peer":"1.2.3.4:80"}"#,
+                "peer: invalid IP address syntax",
+            ),
+            (r#"{"path":"SECRET"}"#, "path: not a path"),
+            (r#"{"path":""}"#, "path: not a path"),
+            (r#"{"method":"A B"}"#, "method: not an HTTP method"),
+            (
+                r#"{"headers":{"a b":"SECRET"}}"#,
+                "headers: a key is not a header name",
+            ),
+            (
+                r#"{"headers":{"a":1}}"#,
+                "headers.a: a header value must be a string",
+            ),
+            (
+                r#"{"headers":["SECRET"]}"#,
+                "headers: invalid type, expected an object",
+            ),
+            (
+                r#"{"entries":[{"key":"a"}]}"#,
+                "entries[0]: missing field `value`",
+            ),
+            (
+                r#"{"entries":[{"key":"a","value":"b","x":1}]}"#,
+                "entries[0].x: unknown field",
+            ),
+            (
+                r#"{"entries":[{"key":"a","value":7}]}"#,
+                "entries[0].value: invalid type, expected a string",
+            ),
+            (
+                r#"{"api_key":["SECRET"]}"#,
+                "api_key: invalid type, expected a string",
+            ),
+        ] {
+            let fault = fault(text);
+            assert!(fault.starts_with(told), "{text}: {fault}");
+            assert!(!fault.contains("SECRET"), "{text}: {fault}");
+        }
+    }
+
+    #[test]
+    fn text_of_any_kind_is_a_question() {
+        // NUL, newline, Cyrillic: they are hashed, not interpreted.
+        let question =
+            read("{\"path\":\"/\\u0000\\n\\u0430\",\"api_key\":\"\\u0000\",\"user\":\"\"}");
+        assert_eq!(question.path.as_deref(), Some("/\0\n\u{430}"));
+        assert!(Question::read(b"{\"user\":\"\xff\"}").is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! Answers as HTTP responses.
+//!
+//! With `mode=403` every status from 400 to 499 becomes 403, faults too: nginx's `auth_request` takes all others for
+//! the absence of an answer, and a fail-open configuration would then admit the request.
+
+use std::cell::OnceCell;
+
+use bytes::Bytes;
+use gate::decision::{Decision, Verdict};
+use gate::time::Now;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+
+use super::fault::Fault;
+use super::json::Decided;
+use super::query::Query;
+use crate::render::{Body, Options, Summary, Told, fields};
+
+/// The most characters of a caller's correlation id.
+const MOST_ID_BYTES: usize = 128;
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What one answer is made with.
+pub(super) struct Reply<'a> {
+    options: &'a Options,
+    now: Now,
+    refuse_with_403: bool,
+    given_id: Option<&'a str>,
+    made_id: OnceCell<String>,
+}
+
+impl<'a> Reply<'a> {
+    pub(super) fn new(options: &'a Options, now: Now, head: &'a http::request::Parts) -> Self {
+        let mut ids = head.headers.get_all(REQUEST_ID).iter();
+        let given_id = match (ids.next(), ids.next()) {
+            (Some(only), None) => only.to_str().ok().filter(|id| {
+                (1..=MOST_ID_BYTES).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
+            }),
+            (None, _) | (Some(_), Some(_)) => None,
+        };
+        Self {
+            options,
+            now,
+            refuse_with_403: Query::wants_403(head.uri.query()),
+            given_id,
+            made_id: OnceCell::new(),
+        }
+    }
+
+    /// The caller's id, or one made for this answer.
+    pub(super) fn request_id(&self) -> &str {
+        self.given_id.unwrap_or_else(|| {
+            self.made_id
+                .get_or_init(|| uuid::Uuid::new_v4().to_string())
+        })
+    }
+
+    /// The status as it is sent.
+    pub(super) const fn status(&self, status: u16) -> u16 {
+        if self.refuse_with_403 && status >= 400 && status < 500 {
+            403
+        } else {
+            status
+        }
+    }
+
+    pub(super) fn decision(
+        &self,
+        decision: &Decision<'_>,
+        summary: &Summary<'_, '_>,
+        origin: Option<&str>,
+        json: bool,
+    ) -> Response<Bytes> {
+        let told = Told::Decision(summary);
+        let mut response = self.response(told.status());
+        let headers = response.headers_mut();
+        fields(
+            summary,
+            self.now,
+            self.options,
+            origin,
+            &mut |name, value| {
+                let value = HeaderValue::from_str(value).expect("fields are printable ASCII");
+                headers.insert(HeaderName::from_static(name), value);
+            },
+        );
+        let body = if json {
+            Some(Body {
+                content_type: "application/json",
+                bytes: Decided::of(summary, &decision.outcomes, self.request_id()).bytes(),
+            })
+        } else if decision.verdict == Verdict::Admitted {
+            None
+        } else {
+            told.body(self.options.body, self.now, self.request_id())
+        };
+        self.with_body(response, body)
+    }
+
+    pub(super) fn preflight(&self, json: bool) -> Response<Bytes> {
+        let body = json.then(|| Body {
+            content_type: "application/json",
+            bytes: Decided::without_limits(self.request_id()).bytes(),
+        });
+        self.with_body(self.response(200), body)
+    }
+
+    pub(super) fn fault(&self, fault: &Fault) -> Response<Bytes> {
+        let mut response = self.response(fault.status());
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if fault.status() == 405 {
+            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
+        }
+        let body = fault.body(self.options.body, self.now, self.request_id());
+        self.with_body(response, Some(body))
+    }
+
+    fn response(&self, status: u16) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = StatusCode::from_u16(self.status(status))
+            .expect("statuses are three digits, all of them constants");
+        response
+    }
+
+    /// Adds the body, and the id if the caller gave one or the body names it.
+    fn with_body(&self, mut response: Response<Bytes>, body: Option<Body>) -> Response<Bytes> {
+        let id = if body.is_some() {
+            Some(self.request_id())
+        } else {
+            self.given_id
+        };
+        if let Some(id) = id {
+            let id = HeaderValue::from_str(id).expect("ids are graphic ASCII");
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        if let Some(Body {
+            content_type,
+            bytes,
+        }) = body
+        {
+            response
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            *response.body_mut() = bytes.into();
+        }
+        response
+    }
+}
