@@ -6,20 +6,18 @@ use gate::decision::{Decision, Verdict};
 use gate::time::Now;
 use wire::rls::{Code, RateLimitResponse, descriptor_status, header};
 
-use super::Fields;
+use super::{Fields, Rls};
 use crate::render::{self, Summary, Told};
 
-/// The answer to a request of so many descriptors.
-///
-/// `request_id` is asked for only if the request was refused.
+/// The answer to a request of so many descriptors. `request_id` is told only of a refusal.
 #[must_use]
 pub fn answer(
     decision: &Decision<'_>,
+    summary: &Summary<'_, '_>,
     descriptors: usize,
     now: Now,
-    options: &render::Options,
-    fields: Fields,
-    request_id: impl FnOnce() -> String,
+    rls: &Rls,
+    request_id: &str,
 ) -> RateLimitResponse {
     let mut response = RateLimitResponse {
         statuses: Vec::with_capacity(descriptors),
@@ -36,7 +34,6 @@ pub fn answer(
         response.statuses.push(descriptor_status(outcomes));
         rest = others;
     }
-    let summary = Summary::of(decision);
     match decision.verdict {
         Verdict::Admitted => response.set_overall_code(Code::Ok),
         Verdict::Refused(_) => {
@@ -52,7 +49,7 @@ pub fn answer(
                     .iter_mut()
                     .for_each(|status| status.set_code(Code::OverLimit));
             }
-            if let Some(body) = Told::Decision(&summary).body(options.body, now, &request_id()) {
+            if let Some(body) = Told::Decision(summary).body(rls.options.body, now, request_id) {
                 response.raw_body = body.bytes;
                 response
                     .response_headers_to_add
@@ -60,10 +57,10 @@ pub fn answer(
             }
         }
     }
-    if fields != Fields::None {
+    if rls.fields != Fields::None {
         let headers = &mut response.response_headers_to_add;
-        render::fields(&summary, now, options, None, &mut |name, value| {
-            if fields.include(name) {
+        render::fields(summary, now, &rls.options, None, &mut |name, value| {
+            if rls.fields.include(name) {
                 headers.push(header(name, value));
             }
         });

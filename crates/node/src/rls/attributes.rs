@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 
 use gate::request::{HeaderLookup, Headers, Part, Request};
+use policy::model::{IdentityReading, IdentitySource};
 use wire::rls::Descriptor;
 
 /// The keys that tell the client's address. Envoy has resolved forwarding headers before.
@@ -20,18 +21,50 @@ pub const HOST_KEYS: &[&str] = &["host", ":authority"];
 
 type Entries<'a> = &'a [(&'a str, &'a str)];
 
-/// A descriptor's entries as headers: an entry whose key is a header's name, in any case, stands for that header.
+/// The key that tells the API key, wherever the policy reads it.
+pub const API_KEY: &str = "api_key";
+/// The key that tells the user, wherever the policy reads it.
+pub const USER: &str = "user";
+
+/// A descriptor's entries as headers: an entry whose key is a header's name, in any case, stands for that header, and
+/// [`API_KEY`] and [`USER`] for the first header that the policy reads such from.
 #[derive(Clone, Copy, Debug)]
-pub struct EntryHeaders<'a>(pub Entries<'a>);
+pub struct EntryHeaders<'a> {
+    entries: Entries<'a>,
+    api_key: Option<&'a str>,
+    user: Option<&'a str>,
+}
+
+impl<'a> EntryHeaders<'a> {
+    /// Lends entries as headers under a policy's reading of identities.
+    #[must_use]
+    pub fn new(entries: Entries<'a>, reading: &'a IdentityReading) -> Self {
+        Self {
+            entries,
+            api_key: first_header(&reading.api_key),
+            user: first_header(&reading.user),
+        }
+    }
+}
+
+fn first_header(sources: &[IdentitySource]) -> Option<&str> {
+    sources.iter().find_map(|source| match source {
+        IdentitySource::Header(name) => Some(&**name),
+        IdentitySource::Bearer | IdentitySource::Descriptor(_) => None,
+    })
+}
 
 impl HeaderLookup for EntryHeaders<'_> {
     fn values<'s>(&'s self, name: &str, each: &mut dyn FnMut(&'s [u8])) {
-        for (_, value) in self
-            .0
-            .iter()
-            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
-        {
-            each(value.as_bytes());
+        let is_api_key = self.api_key == Some(name);
+        let is_user = self.user == Some(name);
+        for (key, value) in self.entries {
+            if key.eq_ignore_ascii_case(name)
+                || (is_api_key && *key == API_KEY)
+                || (is_user && *key == USER)
+            {
+                each(value.as_bytes());
+            }
         }
     }
 }
@@ -88,7 +121,12 @@ mod tests {
             hits: Hits::Take(1),
             limit_override: None,
         };
-        check(part("api", &descriptor, &EntryHeaders(entries)))
+        let reading = IdentityReading::default();
+        check(part(
+            "api",
+            &descriptor,
+            &EntryHeaders::new(entries, &reading),
+        ))
     }
 
     #[test]
@@ -118,6 +156,40 @@ mod tests {
                 .values("x-tier", &mut |value| values.push(value.to_vec()));
             assert_eq!(values, [b"gold"]);
         });
+    }
+
+    #[test]
+    fn the_api_key_and_the_user_are_found_where_the_policy_reads_them() {
+        let entries = [("api_key", "k"), ("user", "u"), ("X-API-Key", "k2")];
+        with(&entries, |part| {
+            let values = |name: &str| {
+                let mut values = Vec::new();
+                part.request
+                    .headers
+                    .values(name, &mut |value| values.push(value));
+                values
+            };
+            assert_eq!(values("x-api-key"), [b"k", &b"k2"[..]]);
+            assert_eq!(values("x-user-id"), [b"u"]);
+            assert_eq!(values("authorization"), [b""; 0]);
+        });
+        let reading = IdentityReading {
+            api_key: vec![
+                IdentitySource::Bearer,
+                IdentitySource::Header("x-token".into()),
+            ],
+            user: Vec::new(),
+        };
+        let headers = EntryHeaders::new(&entries, &reading);
+        let count = |name: &str| {
+            let mut count = 0;
+            headers.values(name, &mut |_| count += 1);
+            count
+        };
+        assert_eq!(
+            (count("x-token"), count("x-api-key"), count("x-user-id")),
+            (1, 1, 0)
+        );
     }
 
     #[test]

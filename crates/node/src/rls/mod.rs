@@ -3,12 +3,14 @@
 //! Over the limit is an answer, OVER_LIMIT with the gRPC status OK. A gRPC error means that there is no decision, and
 //! Envoy then does as its failure mode says; so an error is never used to refuse.
 
+mod access;
 mod answer;
 pub mod attributes;
 
 use std::sync::Arc;
 
 use gate::Gate;
+use gate::decision::Verdict;
 use gate::request::Part;
 use smallvec::SmallVec;
 use tonic::{Request, Response, Status};
@@ -18,8 +20,9 @@ use wire::rls::{CheckedRequest, Overrides, RateLimitRequest, RateLimitResponse};
 use self::attributes::EntryHeaders;
 use crate::clock::{Clock, between};
 use crate::config::Choice;
+use crate::log::AccessLog;
 use crate::metrics::{Charge, ErrorKind, Surface, Telemetry};
-use crate::render;
+use crate::render::{self, Summary, Told};
 
 /// Which response fields Envoy is told to add.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +69,8 @@ pub struct Rls {
     pub options: render::Options,
     /// Which fields Envoy is told to add.
     pub fields: Fields,
+    /// Writes lines about requests.
+    pub access: AccessLog,
     /// Whether limits that descriptors bring along are taken.
     pub overrides: Overrides,
 }
@@ -81,29 +86,43 @@ impl Rls {
             self.telemetry.error(ErrorKind::BadRequest);
             Status::invalid_argument(error.to_string())
         })?;
+        let policy = self.gate.snapshot();
+        let identity = policy.identity_reading();
         let headers: SmallVec<[EntryHeaders<'_>; 4]> = request
             .descriptors()
-            .map(|descriptor| EntryHeaders(descriptor.entries))
+            .map(|descriptor| EntryHeaders::new(descriptor.entries, identity))
             .collect();
         let parts: SmallVec<[Part<'_>; 4]> = request
             .descriptors()
             .zip(&headers)
             .map(|(descriptor, headers)| attributes::part(request.domain(), &descriptor, headers))
             .collect();
-        let policy = self.gate.snapshot();
         let decision = self.gate.check(&policy, &parts, now);
-        let response = answer::answer(
-            &decision,
-            parts.len(),
-            now,
-            &self.options,
-            self.fields,
-            || request_id(&parts),
-        );
+        let summary = Summary::of(&decision);
+        let refused = decision.verdict != Verdict::Admitted;
+        let logged = self.access.selects(refused);
+        let request_id = if refused || logged {
+            request_id(&parts)
+        } else {
+            String::new()
+        };
+        let response = answer::answer(&decision, &summary, parts.len(), now, self, &request_id);
         let charge = Charge::of(parts.iter().map(|part| part.hits));
         let elapsed = between(now, self.clock.now());
         self.telemetry
             .record(&decision, charge, Surface::Rls, now, elapsed);
+        if logged {
+            let told = Told::Decision(&summary);
+            access::write(
+                &self.access,
+                &parts,
+                identity,
+                &told,
+                now,
+                elapsed,
+                &request_id,
+            );
+        }
         Ok(response)
     }
 }

@@ -17,6 +17,12 @@ pub fn routes(core: Core) -> Router {
 }
 
 async fn metrics(State(core): State<Core>) -> Response {
-    let text = core.telemetry.scrape(TableFigures::default());
+    let stats = core.gate.table().stats(core.clock.now());
+    let text = core.telemetry.scrape(TableFigures {
+        live: stats.live_estimate,
+        slots: stats.slots,
+        evicted: stats.reclaimed,
+        ..TableFigures::default()
+    });
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
 }

@@ -21,10 +21,12 @@ use wire::rls::Overrides;
 pub use self::listener::Door;
 use self::listener::Listener;
 pub use self::run::{Exit, RunError, run};
+use crate::check::{self, Check};
 use crate::clock::Clock;
 use crate::config::{Config, Listen};
 use crate::drain::{Life, Phase};
 use crate::health::Health;
+use crate::log::{AccessLog, Redactor};
 use crate::metrics::Telemetry;
 use crate::rls::Rls;
 
@@ -59,6 +61,8 @@ pub struct Core {
     pub clock: Clock,
     /// Counts.
     pub telemetry: Arc<Telemetry>,
+    /// Hashes what logs may not show.
+    pub redactor: Redactor,
 }
 
 /// Where a node listens.
@@ -103,6 +107,10 @@ impl Node {
             clock: core.clock.clone(),
             telemetry: Arc::clone(&core.telemetry),
         };
+        let access = || {
+            let telemetry = Arc::clone(&core.telemetry);
+            AccessLog::new(&config.log, core.redactor.clone(), telemetry)
+        };
         let mut doors = JoinSet::new();
         let patience = config.drain.timeout;
 
@@ -123,7 +131,16 @@ impl Node {
             });
         };
         if let Some(listener) = http {
-            open_http(listener, health.clone().routes());
+            let check = Check {
+                gate: Arc::clone(&core.gate),
+                clock: core.clock.clone(),
+                telemetry: Arc::clone(&core.telemetry),
+                options: options.clone(),
+                access: access(),
+                most_body_bytes: config.http.max_body_bytes,
+            };
+            let router = check::routes(Arc::new(check)).merge(health.clone().routes());
+            open_http(listener, router);
         }
         if let Some(listener) = admin {
             let router = health.routes().merge(admin::routes(core.clone()));
@@ -132,10 +149,11 @@ impl Node {
         let mut reporter = None;
         if let Some(listener) = grpc {
             let rls = Rls {
-                gate: core.gate,
-                clock: core.clock,
-                telemetry: core.telemetry,
+                gate: Arc::clone(&core.gate),
+                clock: core.clock.clone(),
+                telemetry: Arc::clone(&core.telemetry),
                 options,
+                access: access(),
                 fields: config.grpc.fields,
                 overrides: if config.grpc.accept_overrides {
                     Overrides::Accept

@@ -15,6 +15,7 @@ use super::{Addresses, Core, Node, ServeError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::secret::SecretError;
+use crate::log::Redactor;
 use crate::metrics::{MOST_LIMITS, Telemetry};
 
 /// How a node ended.
@@ -71,6 +72,7 @@ impl Core {
             gate: Arc::new(gate),
             clock,
             telemetry: Arc::new(telemetry),
+            redactor: Redactor::new(&secret.bytes),
         })
     }
 }

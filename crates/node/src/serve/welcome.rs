@@ -15,7 +15,9 @@ pub fn text(addresses: Addresses) -> String {
     if let Some(http) = addresses.http {
         line(
             "a decision",
-            format!("curl -i -H 'X-Original-URI: /hello' http://{http}/v1/check"),
+            format!(
+                "curl -i -H 'X-Original-Method: GET' -H 'X-Original-URI: /hello' http://{http}/v1/check"
+            ),
         );
     }
     if let Some(grpc) = addresses.grpc {

@@ -11,6 +11,7 @@ use gate::table::Table;
 use gate::time::Now;
 use leasehold_node::clock::{Clock, Hand};
 use leasehold_node::config::Loaded;
+use leasehold_node::log::Redactor;
 use leasehold_node::metrics::{MOST_LIMITS, Telemetry};
 use leasehold_node::serve::{Core, Node};
 use policy::model::{
@@ -81,6 +82,7 @@ pub fn core(policy: &Policy) -> (Core, Hand) {
         gate: Arc::new(gate),
         clock,
         telemetry: Arc::new(telemetry),
+        redactor: Redactor::new(&[7; 32]),
     };
     (core, hand)
 }
@@ -96,8 +98,28 @@ pub async fn channel(address: SocketAddr) -> Channel {
 
 /// One GET: the status and the body. An error if there is no connection.
 pub async fn get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+    get_with(address, path, &[]).await
+}
+
+/// Asks `/v1/check` as a proxy does.
+pub async fn ask_http(
+    address: SocketAddr,
+    fields: &[(&str, &str)],
+) -> std::io::Result<(u16, String)> {
+    get_with(address, "/v1/check", fields).await
+}
+
+async fn get_with(
+    address: SocketAddr,
+    path: &str,
+    fields: &[(&str, &str)],
+) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address).await?;
-    let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let fields: String = fields
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(head.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;

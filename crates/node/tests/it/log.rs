@@ -63,7 +63,7 @@ fn redactor() -> Redactor {
     Redactor::new(b"a secret of the node's own")
 }
 
-fn logged(form: Form, work: impl FnOnce()) -> Lines {
+pub fn logged(form: Form, work: impl FnOnce()) -> Lines {
     let lines = Lines::default();
     let (clock, _) = Clock::manual(NOW);
     let line = Line {

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use leasehold_node::config;
+use leasehold_node::log::{AccessLog, Form};
 use leasehold_node::metrics::TableFigures;
 use leasehold_node::render::Options;
 use leasehold_node::rls::{Fields, Rls};
+use leasehold_node::serve::Core;
 use policy::model::{
     DescriptorDomain, DescriptorLimit, DescriptorNode, DescriptorValue, KeyPart, KeySource, Mode,
     Normalizer, OnAbsent, Policy, RuleLimits, RuleName,
@@ -20,6 +23,7 @@ use wire::rls::rate_limit_service_client::RateLimitServiceClient;
 use wire::rls::{Code, DescriptorStatus, Overrides, RateLimitRequest, RateLimitResponse, Unit};
 
 use crate::fixture::{Fixture, core, limit, policy, rule};
+use crate::log::logged;
 
 pub const RLS: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
@@ -501,6 +505,60 @@ fn any_entry() -> impl Strategy<Value = (String, Vec<u8>)> {
     (key, value)
 }
 
+/// The service on a core, with a log of what `which` selects.
+fn service(core: Core, which: config::AccessLog) -> Rls {
+    let settings = config::Log {
+        access: which,
+        ..config::Log::default()
+    };
+    Rls {
+        access: AccessLog::new(&settings, core.redactor, core.telemetry.clone()),
+        gate: core.gate,
+        clock: core.clock,
+        telemetry: core.telemetry,
+        options: Options::default(),
+        fields: Fields::All,
+        overrides: Overrides::Accept,
+    }
+}
+
+#[test]
+fn refusals_are_logged_without_what_identifies_a_caller() {
+    let (core, _) = core(&two_per_minute());
+    let rls = service(core, config::AccessLog::Refused);
+    let mut message = request(&[]);
+    message.descriptors = vec![
+        descriptor(&[
+            ("user", "alice"),
+            ("path", "/a?token=t0p"),
+            ("method", "GET"),
+        ]),
+        descriptor(&[("remote_address", "192.0.2.77"), ("api_key", "k3y")]),
+        descriptor(&[("x-request-id", "req-1")]),
+    ];
+    let lines = logged(Form::Json, || {
+        for _ in 0..3 {
+            rls.decide(&message).unwrap();
+        }
+    });
+    let [line] = &lines.objects()[..] else {
+        panic!("{}", lines.text())
+    };
+    assert_eq!(line["request_id"], "req-1");
+    assert_eq!(
+        (&line["method"], &line["path"]),
+        (&"GET".into(), &"/a".into())
+    );
+    assert_eq!(
+        (&line["rule"], &line["status_code"]),
+        (&"per-user".into(), &429.into())
+    );
+    assert_eq!(line["ip_address"], "192.0.2.0/24");
+    for secret in ["alice", "t0p", "k3y", "192.0.2.77"] {
+        assert!(!lines.text().contains(secret), "{secret}: {}", lines.text());
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -513,15 +571,8 @@ proptest! {
         let mut paths = rule("paths", "user", vec![limit(3, 1_000), limit(7, 900_000)]);
         paths.by.push(KeyPart { source: KeySource::Path, normalize: Normalizer::default() });
         paths.on_absent = OnAbsent::Share;
-        let core = core(&policy(vec![paths, rule("users", "user", vec![limit(2, 60_000)])]));
-        let rls = Rls {
-            gate: core.0.gate,
-            clock: core.0.clock,
-            telemetry: core.0.telemetry,
-            options: Options::default(),
-            fields: Fields::All,
-            overrides: Overrides::Accept,
-        };
+        let (core, _) = core(&policy(vec![paths, rule("users", "user", vec![limit(2, 60_000)])]));
+        let rls = service(core, config::AccessLog::Off);
         let message = RateLimitRequest {
             domain: "api".into(),
             hits_addend,

@@ -15,7 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use wire::rls::{RateLimitRequest, RateLimitResponse};
 
-use crate::fixture::{Fixture, channel, get, soon, until};
+use crate::fixture::{Fixture, ask_http, channel, get, soon, until};
 use crate::rls::{RLS, ask};
 
 fn of(service: &str) -> HealthCheckRequest {
@@ -50,6 +50,9 @@ async fn a_started_node_is_ready_on_every_surface() {
         404,
         "not for the public"
     );
+    let asked = [("X-Original-Method", "GET"), ("X-Original-URI", "/")];
+    assert_eq!(ask_http(fixture.http(), &asked).await.unwrap().0, 200);
+    assert_eq!(get(fixture.admin(), "/v1/check").await.unwrap().0, 404);
     assert_eq!(fixture.node.stop().await, 0);
 }
 
