@@ -1,7 +1,8 @@
 //! Answers as HTTP responses.
 //!
-//! With `mode=403` every status from 400 to 499 becomes 403, faults too: nginx's `auth_request` takes all others for
-//! the absence of an answer, and a fail-open configuration would then admit the request.
+//! With `mode=403` every status from 400 becomes 403, faults too: nginx's `auth_request` takes all others for the
+//! absence of an answer, and a fail-open configuration would then admit the request. `X-Leasehold-Status` says what it
+//! would have been, for nginx to tell its client.
 
 use std::cell::OnceCell;
 
@@ -19,6 +20,7 @@ use crate::render::{Body, Options, Summary, Told, fields};
 /// The most characters of a caller's correlation id.
 const MOST_ID_BYTES: usize = 128;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const STATUS: HeaderName = HeaderName::from_static("x-leasehold-status");
 
 /// What one answer is made with.
 pub(super) struct Reply<'a> {
@@ -33,9 +35,10 @@ impl<'a> Reply<'a> {
     pub(super) fn new(options: &'a Options, now: Now, head: &'a http::request::Parts) -> Self {
         let mut ids = head.headers.get_all(REQUEST_ID).iter();
         let given_id = match (ids.next(), ids.next()) {
-            (Some(only), None) => only.to_str().ok().filter(|id| {
-                (1..=MOST_ID_BYTES).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic())
-            }),
+            (Some(only), None) => only
+                .to_str()
+                .ok()
+                .filter(|id| (1..=MOST_ID_BYTES).contains(&id.len()) && id.bytes().all(is_plain)),
             (None, _) | (Some(_), Some(_)) => None,
         };
         Self {
@@ -57,7 +60,7 @@ impl<'a> Reply<'a> {
 
     /// The status as it is sent.
     pub(super) const fn status(&self, status: u16) -> u16 {
-        if self.refuse_with_403 && status >= 400 && status < 500 {
+        if self.refuse_with_403 && status >= 400 {
             403
         } else {
             status
@@ -120,6 +123,9 @@ impl<'a> Reply<'a> {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::from_u16(self.status(status))
             .expect("statuses are three digits, all of them constants");
+        if self.status(status) != status || (self.refuse_with_403 && status == 403) {
+            response.headers_mut().insert(STATUS, status.into());
+        }
         response
     }
 
@@ -146,4 +152,10 @@ impl<'a> Reply<'a> {
         }
         response
     }
+}
+
+/// Whether a byte may be in a caller's correlation id: printable, and nothing that would end a JSON string where a
+/// proxy puts the id into a body of its own.
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'"' && byte != b'\\'
 }

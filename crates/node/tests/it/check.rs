@@ -251,9 +251,16 @@ async fn nginx_gets_statuses_that_it_understands() {
         (403, Some("60"))
     );
     assert_eq!(refused.field("x-ratelimit-remaining"), Some("0"));
+    assert_eq!(refused.field("x-leasehold-status"), Some("429"));
     // A fault is no absence of an answer either: a fail-open configuration must not admit it.
-    assert_eq!(bench.ask("?mode=403", &[]).await.status, 403);
-    assert_eq!(bench.ask("?mode=403&x=y", NGINX).await.status, 403);
+    for (query, fields) in [("?mode=403", &[][..]), ("?mode=403&x=y", NGINX)] {
+        let fault = bench.ask(query, fields).await;
+        assert_eq!(
+            (fault.status, fault.field("x-leasehold-status")),
+            (403, Some("400"))
+        );
+    }
+    assert_eq!(bench.ask("", NGINX).await.field("x-leasehold-status"), None);
 }
 
 #[tokio::test]
@@ -626,6 +633,7 @@ async fn a_callers_id_is_kept_if_it_can_be() {
     );
     assert_eq!(id(&[]).await, None);
     assert_eq!(id(&[("x-request-id", "a b")]).await, None);
+    assert_eq!(id(&[("x-request-id", "a\"b")]).await, None);
     assert_eq!(
         id(&[("x-request-id", "a"), ("x-request-id", "b")]).await,
         None
