@@ -1,13 +1,15 @@
 //! Reads Leasehold's own policy file, whole or not at all.
 //!
-//! The format is described in `docs/policy.md`. All faults of a file are
+//! The format is described in `docs/policy.md` and by [`schema::json_schema`]. All faults of a file are
 //! told together; a file with any fault yields no policy, so that no rule is ever lost by accident.
 
 pub mod limits;
 mod names;
 pub mod plans;
 pub mod rules;
+pub mod schema;
 pub mod settings;
+pub mod write;
 
 use std::collections::BTreeSet;
 

@@ -9,7 +9,9 @@ use crate::fault::{FaultKind, Faults, Quoted, Read};
 use crate::fields::{Fields, Path, Place};
 use crate::file::Outline;
 use crate::file::limits::read_limits;
-use crate::file::names::{check_header_name, read_header_name, read_host, read_method, read_name};
+use crate::file::names::{
+    MAX_NAME, check_header_name, read_header_name, read_host, read_method, read_name,
+};
 use crate::file::settings::read_ranges;
 use crate::model::{
     EntryCondition, HeaderCondition, KeyPart, KeySource, Mode, Normalizer, OnAbsent, PathPattern,
@@ -230,7 +232,7 @@ fn read_when(faults: &mut Faults, place: Place<'_>, paths: &PathReading) -> Read
             .map(Into::into)
     });
     let descriptor = fields.optional(faults, "descriptor", |faults, place| {
-        let conditions = read_conditions(faults, place, |_, _, key| Ok(key.into()))?;
+        let conditions = read_conditions(faults, place, check_entry_key)?;
         let keyed = |(key, value)| EntryCondition { key, value };
         Ok(conditions.into_iter().map(keyed).collect::<Vec<_>>())
     });
@@ -243,6 +245,14 @@ fn read_when(faults: &mut Faults, place: Place<'_>, paths: &PathReading) -> Read
         descriptor: descriptor?.unwrap_or_default(),
         addresses: address?.unwrap_or_default(),
     })
+}
+
+fn check_entry_key(faults: &mut Faults, place: Place<'_>, key: &str) -> Read<Arc<str>> {
+    if key.len() <= MAX_NAME {
+        return Ok(key.into());
+    }
+    let problem = format!("has a name of {} bytes: at most {MAX_NAME}", key.len());
+    Err(place.fault(faults, FaultKind::OutOfRange, problem, None))
 }
 
 /// Reads names and the conditions on their values.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use leasehold_policy as policy;
 
-fn files(folder: &str) -> Vec<PathBuf> {
+pub fn files(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testdata/policy")
         .join(folder);

@@ -3,3 +3,6 @@
 
 mod envoy;
 mod golden;
+mod required;
+mod round_trip;
+mod schema;
