@@ -203,6 +203,12 @@ impl Node {
         self.addresses
     }
 
+    /// Its life, for work that must end with it.
+    #[must_use]
+    pub fn life(&self) -> Life {
+        self.life.clone()
+    }
+
     /// The phase that it is in.
     #[must_use]
     pub fn phase(&self) -> Phase {

@@ -1,6 +1,6 @@
 //! A node from start to end: its parts made, its signals heeded.
 //!
-//! SIGTERM or SIGINT drains; a second one ends at once.
+//! SIGTERM or SIGINT drains; a second one ends at once. SIGHUP reads the policy again.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use gate::table::{Table, TableError};
 use gate::{CompileError, Gate};
 use policy::model::Policy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 
 use super::{Addresses, Core, Node, ServeError};
 use crate::clock::Clock;
@@ -17,6 +18,7 @@ use crate::config::Config;
 use crate::config::secret::SecretError;
 use crate::log::Redactor;
 use crate::metrics::{MOST_LIMITS, Telemetry};
+use crate::reload::{self, ReadError, Reloader, Source};
 
 /// How a node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,9 @@ pub enum RunError {
     /// There is no table.
     #[error("`table`: {0}")]
     Table(#[from] TableError),
+    /// The policy cannot be read.
+    #[error("the policy: {0}")]
+    PolicyRead(#[from] ReadError),
     /// The policy cannot be enforced.
     #[error("the policy: {0}")]
     Policy(#[from] CompileError),
@@ -77,19 +82,26 @@ impl Core {
     }
 }
 
-/// Runs a node until it is told to go. `ready` is called once it serves.
+/// Runs a node until it is told to go, under the policy that the configuration names and what becomes of it. `ready`
+/// is called once it serves.
 ///
 /// # Errors
 /// [`RunError`], if it did not start.
-pub async fn run(
-    config: &Config,
-    policy: &Policy,
-    ready: impl FnOnce(Addresses),
-) -> Result<Exit, RunError> {
+pub async fn run(config: &Config, ready: impl FnOnce(Addresses)) -> Result<Exit, RunError> {
     // Before anything serves, so that no signal finds the default of ending at once.
     let mut signals = Signals::new().map_err(RunError::Signals)?;
-    let core = Core::open(config, policy)?;
+    let source = Source::new(&config.policy);
+    let document = source.read()?;
+    let core = Core::open(config, &document.policy)?;
+    let reloader = Reloader::new(source, core.clone(), &document);
     let node = Node::start(config, core).await?;
+    tokio::spawn(reload::watch(
+        Arc::new(reloader),
+        signals.hangups(),
+        config.policy.watch,
+        reload::Pace::default(),
+        node.life(),
+    ));
     ready(node.addresses());
 
     let first = signals.next().await;
@@ -109,6 +121,7 @@ pub async fn run(
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -116,7 +129,25 @@ impl Signals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            hangup: Some(signal(SignalKind::hangup())?),
         })
+    }
+
+    /// What is notified of each SIGHUP, as long as it is held.
+    fn hangups(&mut self) -> Arc<Notify> {
+        let told = Arc::new(Notify::new());
+        if let Some(mut hangup) = self.hangup.take() {
+            let told = Arc::downgrade(&told);
+            tokio::spawn(async move {
+                while hangup.recv().await.is_some() {
+                    match told.upgrade() {
+                        Some(told) => told.notify_one(),
+                        None => break,
+                    }
+                }
+            });
+        }
+        told
     }
 
     async fn next(&mut self) -> &'static str {

@@ -7,6 +7,7 @@ mod check;
 mod fixture;
 mod log;
 mod metrics;
+mod reload;
 mod render;
 mod rls;
 mod serve;

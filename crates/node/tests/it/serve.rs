@@ -5,7 +5,6 @@ use h2::client::SendRequest;
 use leasehold_node::config::Loaded;
 use leasehold_node::drain::Phase;
 use leasehold_node::serve::{Addresses, Exit, Node, welcome};
-use policy::model::Policy;
 use prost::Message as _;
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt as _;
@@ -356,7 +355,7 @@ async fn run(
         given.push(format!("drain.grace_ms={grace_ms}"));
         given.push("table.live_buckets=1000".to_owned());
         let config = Loaded::read(None, [], &given).unwrap().config;
-        leasehold_node::serve::run(&config, &Policy::default(), |addresses| {
+        leasehold_node::serve::run(&config, |addresses| {
             ready.send(addresses).unwrap();
         })
         .await
