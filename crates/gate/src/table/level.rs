@@ -125,6 +125,13 @@ impl Level {
         }
     }
 
+    /// The instant of the decision on the table's clock, in nanoseconds since the epoch: the time that the decision
+    /// was asked for at, or the latest that the table had seen.
+    #[must_use]
+    pub const fn decided_at_ns(&self) -> u64 {
+        self.now
+    }
+
     /// When the decision's window ends, in nanoseconds since the epoch: which window it was counted in. For token
     /// buckets, when the bucket would be full.
     #[must_use]

@@ -11,7 +11,7 @@
 //! | [`claim`] | finding a slot, claiming one |
 //! | [`charge`] | one atomic step on a slot |
 //! | [`overflow`] | shared cells for keys that find no slot |
-//! | [`region`] | the memory |
+//! | [`region`], `open` | the memory and the file |
 //! | [`sync`] | the atomics, real and modelled |
 //!
 //! Nothing here reads a clock: every call brings its time. The table has a time of its own as well, at or above every
@@ -20,8 +20,11 @@
 
 mod charge;
 mod claim;
+mod error;
 mod header;
 mod level;
+#[cfg(not(loom))]
+mod open;
 mod overflow;
 mod probe;
 #[cfg(not(loom))]
@@ -30,6 +33,7 @@ mod region;
 #[path = "modelled_region.rs"]
 mod region;
 mod slot;
+mod stats;
 mod sync;
 
 use std::num::NonZeroU64;
@@ -39,38 +43,20 @@ use crate::bucket::BucketId;
 use crate::meter::{Kind, Meter, phase};
 use crate::time::Now;
 
+pub use error::{Discard, TableError};
 pub use level::{Cause, Level, NEVER_NS, Place};
+#[cfg(not(loom))]
+pub use open::{Continued, MapOptions};
+pub use stats::TableStats;
 
 use charge::{Ask, Refund};
 use claim::Found;
 use probe::{Key, Span};
 use region::Region;
-use slot::{NEVER, WITHDRAWN};
 use sync::{raise, read};
 
 /// The most live buckets that a table may be made for: 2^32, some 400 GB.
 pub const MOST_LIVE_BUCKETS: u64 = 1 << 32;
-
-/// Why a table could not be had.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum TableError {
-    /// More buckets than a table may have.
-    #[error("a table for {live_buckets} live buckets is too large: at most {MOST_LIVE_BUCKETS}")]
-    TooLarge {
-        /// The number asked for.
-        live_buckets: u64,
-    },
-    /// The memory could not be had.
-    #[error("no memory for a table of {bytes} bytes: lower the number of live buckets")]
-    Memory {
-        /// Its size.
-        bytes: u64,
-        /// What the system said.
-        #[source]
-        source: std::io::Error,
-    },
-}
 
 /// The bucket table. See the module's text.
 pub struct Table {
@@ -79,25 +65,6 @@ pub struct Table {
     own: Span,
     /// The slots of shared cells.
     cells: Span,
-}
-
-/// What a table tells of itself. The counters are shared by all processes that use the table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableStats {
-    /// Live buckets, extrapolated from a sample of slots.
-    pub live_estimate: u64,
-    /// Slots for buckets.
-    pub slots: u64,
-    /// Bytes of memory that the table has.
-    pub bytes: u64,
-    /// Takes that were counted in a shared cell because the table was full of live buckets.
-    pub overflow_takes: u64,
-    /// Takes that were refused because there was no room even in the shared cells.
-    pub no_room: u64,
-    /// Slots taken over from buckets that were over.
-    pub reclaimed: u64,
-    /// States found that no charge can have written.
-    pub damaged: u64,
 }
 
 /// Slots for so many live buckets, and for their shared cells. Together they stay within 100 bytes a live bucket.
@@ -289,32 +256,6 @@ impl Table {
     #[must_use]
     pub fn latest(&self) -> Now {
         Now::from_nanos(read(&self.region.header().floor.0))
-    }
-
-    /// Figures of the table at `now`. It samples up to 4,096 slots: not for the decision path.
-    #[must_use]
-    pub fn stats(&self, now: Now) -> TableStats {
-        const SAMPLE: usize = 4096;
-        let now = self.now(now);
-        let stride = self.own.len.div_ceil(SAMPLE);
-        let mut seen = 0;
-        let mut live = 0;
-        for index in (0..self.own.len).step_by(stride) {
-            let slot = self.region.slot(index);
-            let tag = slot.words[0].load().tag;
-            seen += 1;
-            live += u64::from(tag != NEVER && tag != WITHDRAWN && read(&slot.live_until) >= now);
-        }
-        let header = self.region.header();
-        TableStats {
-            live_estimate: (u128::from(live) * self.own.len as u128 / seen) as u64,
-            slots: self.own.len as u64,
-            bytes: region::bytes(self.region.slots() as u64).unwrap_or(usize::MAX) as u64,
-            overflow_takes: read(&header.overflow_takes.0),
-            no_room: read(&header.no_room.0),
-            reclaimed: read(&header.reclaimed.0),
-            damaged: read(&header.damaged.0),
-        }
     }
 }
 

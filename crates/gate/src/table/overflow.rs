@@ -74,6 +74,8 @@ impl Table {
         now: u64,
     ) -> Option<Level> {
         let header = self.region.header();
+        // The key's slot may have been taken over while we searched for it: nothing is decided before that time.
+        let now = self.later(now);
         let cell = self.cell(key, group);
         let of_cell = meter.of_cell();
         raise(&header.overflow_until.0, Self::cell_life(&of_cell, now));

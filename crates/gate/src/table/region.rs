@@ -4,10 +4,11 @@
 //! anything but atomics: other processes write the same bytes.
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use super::header::{HEADER_BYTES, Header};
 use super::slot::Slot;
@@ -16,6 +17,8 @@ use super::slot::Slot;
 pub(crate) struct Region {
     base: NonNull<u8>,
     slots: usize,
+    /// Held open for its shared lock, which tells others that the file is in use.
+    _file: Option<File>,
 }
 
 // SAFETY: the mapping is owned by this value and lives as long as it; all that can be reached through it are atomics,
@@ -48,6 +51,22 @@ impl Region {
         Ok(Self {
             base,
             slots: slots as usize,
+            _file: None,
+        })
+    }
+
+    /// A file's bytes, shared with all who map it. The caller has seen that the file is as long as `slots` need.
+    pub fn mapped(file: File, slots: u64) -> io::Result<Self> {
+        let len = bytes(slots).ok_or(io::ErrorKind::OutOfMemory)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice. What others write into the file is only ever
+        // read through atomics, for which every bit pattern is a value.
+        let base = unsafe { mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, &file, 0)? };
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self {
+            base,
+            slots: slots as usize,
+            _file: Some(file),
         })
     }
 

@@ -2,3 +2,6 @@
 
 mod cases;
 mod fixture;
+mod mapped;
+mod models;
+mod threads;

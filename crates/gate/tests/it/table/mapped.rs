@@ -1,0 +1,262 @@
+//! Tables in files: continuing them, refusing what is none, living with damage.
+
+use std::fs;
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use leasehold_gate::table::{Continued, Discard, MapOptions, Table, TableError};
+use leasehold_gate::time::Now;
+use proptest::prelude::*;
+
+use super::fixture::*;
+
+const HEADER: usize = 4096;
+
+fn options(live_buckets: u64, secret_check: u64) -> MapOptions {
+    MapOptions {
+        live_buckets: NonZeroU64::new(live_buckets).expect("not 0"),
+        secret_check,
+        now: Now::from_nanos(START),
+    }
+}
+
+fn file(dir: &tempfile::TempDir) -> PathBuf {
+    dir.path().join("table")
+}
+
+fn open(path: &Path) -> (Table, Continued) {
+    Table::mapped(path, &options(100, 1)).expect("a table")
+}
+
+#[test]
+fn counts_survive_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let meters = [
+        fixed(5, DAY_MS),
+        sliding(5, DAY_MS),
+        bucket(5, DAY_MS, 5),
+        forever(5),
+    ];
+    let now = Now::from_nanos(START);
+    let (table, became) = open(&file(&dir));
+    assert_eq!(became, Continued::Fresh);
+    for (n, meter) in meters.iter().enumerate() {
+        assert!(table.take(id(n as u64), GROUP, meter, 3, now).admitted);
+    }
+    drop(table);
+    let (table, became) = open(&file(&dir));
+    assert_eq!(became, Continued::Continued);
+    assert_eq!(table.latest(), now);
+    for (n, meter) in meters.iter().enumerate() {
+        let level = table.take(id(n as u64), GROUP, meter, 3, now);
+        assert!(!level.admitted);
+        assert_eq!(level.remaining(meter), 2);
+    }
+}
+
+#[test]
+fn two_that_map_a_file_share_its_counts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, _) = open(&file(&dir));
+    let (two, became) = open(&file(&dir));
+    assert_eq!(became, Continued::Continued);
+    let meter = fixed(5, 1000);
+    let now = Now::from_nanos(START);
+    let admitted = (0..10).filter(|n| {
+        let table = if n % 2 == 0 { &one } else { &two };
+        table.take(id(1), GROUP, &meter, 1, now).admitted
+    });
+    assert_eq!(admitted.count(), 5);
+}
+
+#[test]
+fn what_does_not_fit_is_begun_anew_and_told() {
+    let discarded = |spoil: &dyn Fn(&Path), options: MapOptions| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let meter = fixed(1, DAY_MS);
+        let (table, _) = open(&file(&dir));
+        assert!(
+            table
+                .take(id(1), GROUP, &meter, 1, Now::from_nanos(START))
+                .admitted
+        );
+        drop(table);
+        spoil(&file(&dir));
+        let (table, became) = Table::mapped(&file(&dir), &options).expect("begun anew");
+        assert!(table.take(id(1), GROUP, &meter, 1, options.now).admitted);
+        became
+    };
+    let write = |offset: u64, bytes: &'static [u8]| {
+        move |path: &Path| {
+            let file = fs::OpenOptions::new()
+                .write(true)
+                .open(path)
+                .expect("it exists");
+            file.write_all_at(bytes, offset).expect("it can be written");
+        }
+    };
+    assert_eq!(
+        discarded(&|_| {}, options(100, 2)),
+        Continued::Discarded(Discard::Secret)
+    );
+    assert_eq!(
+        discarded(&|_| {}, options(200, 1)),
+        Continued::Discarded(Discard::Slots {
+            found: 150,
+            expected: 300
+        })
+    );
+    let early = MapOptions {
+        now: Now::from_nanos(START - 3601 * SECOND),
+        ..options(100, 1)
+    };
+    assert_eq!(
+        discarded(&|_| {}, early),
+        Continued::Discarded(Discard::AheadOfClock)
+    );
+    // Within the preamble: the checksum tells.
+    for offset in [8, 24, 47, 56, 64] {
+        let spoilt = discarded(&write(offset, b"\xa5"), options(100, 1));
+        assert_eq!(spoilt, Continued::Discarded(Discard::Damaged), "{offset}");
+    }
+    // In a slot: words that no table writes.
+    let spoilt = discarded(
+        &write(HEADER as u64 + 64 * 5 + 40, b"\x01"),
+        options(100, 1),
+    );
+    assert_eq!(spoilt, Continued::Discarded(Discard::Damaged));
+    // Never finished.
+    let spoilt = discarded(&write(0, &[0; 72]), options(100, 1));
+    assert_eq!(spoilt, Continued::Discarded(Discard::Unfinished));
+}
+
+#[test]
+fn a_file_in_use_is_not_begun_anew() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (table, _) = open(&file(&dir));
+    let meter = fixed(1, DAY_MS);
+    let now = Now::from_nanos(START);
+    assert!(table.take(id(1), GROUP, &meter, 1, now).admitted);
+    let refused = Table::mapped(&file(&dir), &options(100, 2));
+    assert!(matches!(
+        refused,
+        Err(TableError::InUse {
+            why: Discard::Secret,
+            ..
+        })
+    ));
+    assert!(!table.take(id(1), GROUP, &meter, 1, now).admitted);
+}
+
+#[test]
+fn what_is_no_table_is_left_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = file(&dir);
+    for content in [b"x".to_vec(), vec![b'y'; 5000], b"LSHTABLF".repeat(2000)] {
+        fs::write(&path, &content).expect("written");
+        let refused = Table::mapped(&path, &options(100, 1));
+        assert!(matches!(refused, Err(TableError::NotATable { .. })));
+        assert_eq!(fs::read(&path).expect("still there"), content);
+    }
+    let refused = Table::mapped(dir.path(), &options(100, 1));
+    assert!(matches!(
+        refused,
+        Err(TableError::File { .. } | TableError::NotATable { .. })
+    ));
+    let refused = Table::mapped(&dir.path().join("no/such"), &options(100, 1));
+    assert!(matches!(refused, Err(TableError::File { .. })));
+    std::os::unix::fs::symlink(&path, dir.path().join("link")).expect("linked");
+    let refused = Table::mapped(&dir.path().join("link"), &options(100, 1));
+    assert!(matches!(refused, Err(TableError::File { .. })));
+}
+
+#[test]
+fn a_file_cut_short_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = file(&dir);
+    drop(open(&path));
+    let whole = fs::metadata(&path).expect("it exists").len();
+    for length in [whole - 1, whole - 64, HEADER as u64, whole + 1] {
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .expect("it exists");
+        file.set_len(length).expect("cut");
+        let refused = Table::mapped(&path, &options(100, 1));
+        assert!(
+            matches!(refused, Err(TableError::WrongLength { found, expected, .. })
+                if found == length && expected == whole)
+        );
+    }
+}
+
+#[test]
+fn too_large_a_table_is_refused() {
+    let huge = NonZeroU64::new(u64::MAX).expect("not 0");
+    assert!(matches!(
+        Table::anonymous(huge),
+        Err(TableError::TooLarge { .. })
+    ));
+    let dir = tempfile::tempdir().expect("a directory");
+    let refused = Table::mapped(&file(&dir), &options(u64::MAX, 1));
+    assert!(matches!(refused, Err(TableError::TooLarge { .. })));
+    assert!(!file(&dir).exists());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever words a file holds, nothing panics, and from then on no window admits more than its units.
+    #[test]
+    fn damage_never_admits_more(seed in any::<u64>(), dense in any::<bool>()) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = file(&dir);
+        let meters = [fixed(5, 1000), sliding(5, 1000), bucket(5, 1000, 5), forever(5)];
+        let start = Now::from_nanos(START);
+        let (table, _) = open(&path);
+        for n in 0..80 {
+            let _ = table.take(id(n), GROUP, &meters[n as usize % 4], 1, start);
+        }
+        drop(table);
+
+        // Random words and liveness; with `dense`, the tags stay, so that the damage is met.
+        let mut bytes = fs::read(&path).expect("read");
+        let mut random = seed | 1;
+        for slot in bytes[HEADER..].chunks_exact_mut(64) {
+            for (at, byte) in slot.iter_mut().enumerate().take(40) {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let in_tag = matches!(at, 8..16 | 24..32);
+                if !(dense && in_tag) && random >> 60 != 0 {
+                    *byte = (random >> 32) as u8;
+                }
+            }
+        }
+        fs::write(&path, &bytes).expect("written");
+
+        let (table, became) = open(&path);
+        prop_assert_eq!(became, Continued::Continued);
+        let mut at = START;
+        for round in 0..6u64 {
+            for n in 0..200u64 {
+                let meter = &meters[n as usize % 4];
+                let mut windows = std::collections::HashMap::<u64, u64>::new();
+                for _ in 0..12 {
+                    let level = table.take(id(n), GROUP, meter, 1, Now::from_nanos(at));
+                    prop_assert!(level.remaining(meter) <= 5);
+                    let _ = (level.reset_after_ns(meter), level.retry_after_ns(meter, 5));
+                    if level.admitted {
+                        *windows.entry(level.window_end_ns(meter)).or_default() += 1;
+                    }
+                }
+                let most = if n % 4 == 2 { windows.values().sum() } else {
+                    windows.values().copied().max().unwrap_or(0)
+                };
+                prop_assert!(most <= 5, "{} of key {} in round {}", most, n, round);
+            }
+            at += 300 * MS;
+        }
+    }
+}
