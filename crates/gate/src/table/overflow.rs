@@ -32,15 +32,23 @@ pub(super) fn cells(live_buckets: u64) -> u64 {
 }
 
 impl Table {
-    /// The cell that stands in for a key of the limit `group`.
-    fn cell(&self, key: &Key, group: u64) -> Key {
-        // SplitMix64's finaliser (Steele, Lea, Flood 2014), twice: the group is a keyed hash already.
+    /// The cell that stands in for a key of the limit `group`. How the limit counts goes into the cell's id as well, so
+    /// that a cell's state is never read by another algorithm, even if a caller gave two limits one group.
+    fn cell(&self, key: &Key, group: u64, of_cell: &Meter) -> Key {
+        // SplitMix64's finaliser (Steele, Lea, Flood 2014): the group is a keyed hash already.
         let mix = |mut x: u64| {
             x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
             x ^ x >> 31
         };
-        let low = mix(group.wrapping_add((key.own % CELLS).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let algorithm = match of_cell.kind {
+            Kind::Fixed | Kind::Sliding | Kind::TwoWindow => 0,
+            Kind::Forever => 1,
+            Kind::TokenBucket => 2,
+        };
+        let counted = mix(of_cell.window_ns << 2 | algorithm);
+        let number = (key.own % CELLS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let low = mix(mix(group ^ counted).wrapping_add(number));
         let id = BucketId(u128::from(mix(low ^ group)) << 64 | u128::from(low));
         Key::new(id, self.cells)
     }
@@ -76,8 +84,8 @@ impl Table {
         let header = self.region.header();
         // The key's slot may have been taken over while we searched for it: nothing is decided before that time.
         let now = self.later(now);
-        let cell = self.cell(key, group);
         let of_cell = meter.of_cell();
+        let cell = self.cell(key, group, &of_cell);
         raise(&header.overflow_until.0, Self::cell_life(&of_cell, now));
         let level = match self.take_own(&cell, group, &of_cell, cost, now) {
             Some(level) => level,
@@ -121,8 +129,8 @@ impl Table {
         if read(&self.region.header().overflow_until.0) < now || self.is_cell(key.span) {
             return None;
         }
-        let cell = self.cell(key, group);
         let of_cell = meter.of_cell();
+        let cell = self.cell(key, group, &of_cell);
         loop {
             match self.find(&cell, now) {
                 Found::Own(slot, word) => {
@@ -150,7 +158,8 @@ impl Table {
         end: u64,
         now: u64,
     ) {
-        let cell = self.cell(key, group);
-        self.refund_own(&cell, &meter.of_cell(), cost, Refund::Of { end }, now);
+        let of_cell = meter.of_cell();
+        let cell = self.cell(key, group, &of_cell);
+        self.refund_own(&cell, &of_cell, cost, Refund::Of { end }, now);
     }
 }

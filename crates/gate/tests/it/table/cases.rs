@@ -297,6 +297,37 @@ fn no_key_is_forgotten_when_the_table_is_full() {
     }
 }
 
+/// A table holds the live buckets that it was made for, each in a slot of its own, within 100 bytes a bucket; and
+/// still when all slots have been used by others before.
+#[test]
+fn a_table_holds_what_it_was_made_for() {
+    const LIVE: u64 = 50_000;
+    let meter = fixed(2, 60_000);
+    let table = table(LIVE);
+    assert!(table.stats(Now::from_nanos(0)).bytes <= 100 * LIVE + 4096);
+    for round in 0..3 {
+        let now = Now::from_nanos(START + round * 120 * SECOND);
+        for n in 0..LIVE {
+            assert!(
+                table
+                    .take(id(round * LIVE + n), GROUP, &meter, 2, now)
+                    .admitted
+            );
+        }
+        for n in 0..LIVE {
+            assert!(
+                !table
+                    .take(id(round * LIVE + n), GROUP, &meter, 1, now)
+                    .admitted
+            );
+        }
+        let stats = table.stats(now);
+        assert_eq!(stats.overflow_takes, 0, "round {round}");
+        let off = stats.live_estimate.abs_diff(LIVE);
+        assert!(off < LIVE / 10, "estimated {}", stats.live_estimate);
+    }
+}
+
 /// A look changes nothing; a refund gives back at most what was charged; an undo takes back one charge.
 #[test]
 fn looks_refunds_and_undone_charges() {

@@ -4,4 +4,5 @@ mod cases;
 mod fixture;
 mod mapped;
 mod models;
+mod processes;
 mod threads;
