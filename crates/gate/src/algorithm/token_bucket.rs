@@ -24,7 +24,7 @@ pub(crate) fn nanos(meter: &Meter, ticks: u64) -> u64 {
 pub(crate) struct Standing {
     /// When the bucket will be full, in ticks; not before now.
     pub full_at: u64,
-    /// Ticks until it is full, at most the meter's `full`.
+    /// Ticks until it is full: the meter's `full` if it is empty, and hardly more.
     pub debt: u64,
     /// More was owed than an empty bucket owes (the burst was lowered, or the state is damaged): the bucket counts as
     /// just emptied, and should be written back so, that it begins to fill.
@@ -36,18 +36,12 @@ pub(crate) struct Standing {
 pub(crate) fn read(meter: &Meter, state: u64, now: u64) -> Standing {
     let now = ticks(meter, now);
     let debt = state.saturating_sub(now);
-    if debt <= meter.full {
-        return Standing {
-            full_at: now + debt,
-            debt,
-            clamped: false,
-        };
-    }
     // A state written at a slightly later reading than ours is no cause to rewrite it.
-    let clamped = debt - meter.full > TIME_STEP_NS << meter.tick_shift;
+    let clamped = debt.saturating_sub(meter.full) > TIME_STEP_NS << meter.tick_shift;
+    let debt = if clamped { meter.full } else { debt };
     Standing {
-        full_at: now.saturating_add(meter.full),
-        debt: meter.full,
+        full_at: now.saturating_add(debt),
+        debt,
         clamped,
     }
 }
@@ -56,7 +50,7 @@ pub(crate) fn read(meter: &Meter, state: u64, now: u64) -> Standing {
 #[inline]
 pub(crate) fn charge(meter: &Meter, standing: &Standing, cost: u64) -> Option<u64> {
     let need = cost.checked_mul(meter.interval)?;
-    if need > meter.full - standing.debt {
+    if need > meter.full.saturating_sub(standing.debt) {
         return None;
     }
     standing.full_at.checked_add(need)

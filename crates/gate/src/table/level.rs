@@ -61,7 +61,7 @@ impl Level {
             Kind::Fixed | Kind::Forever | Kind::Sliding | Kind::TwoWindow => {
                 self.left(meter).unwrap_or(0)
             }
-            Kind::TokenBucket => (meter.full - self.debt(meter)) / meter.interval,
+            Kind::TokenBucket => meter.full.saturating_sub(self.debt(meter)) / meter.interval,
         }
     }
 
@@ -162,10 +162,9 @@ impl Level {
         }
     }
 
-    /// Token bucket: ticks until it is full, at most what an empty one needs.
+    /// Token bucket: ticks until it is full.
     fn debt(&self, meter: &Meter) -> u64 {
         self.end
             .saturating_sub(token_bucket::ticks(meter, self.now))
-            .min(meter.full)
     }
 }

@@ -205,7 +205,7 @@ fn too_large_a_table_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// Whatever words a file holds, nothing panics, and from then on no window admits more than its units.
     #[test]
