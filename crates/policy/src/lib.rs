@@ -5,6 +5,7 @@
 //! in it was understood.
 
 pub mod address;
+pub mod diff;
 pub mod envoy;
 pub mod fault;
 pub mod fields;

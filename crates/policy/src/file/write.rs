@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
+use ipnet::IpNet;
+
 use crate::model::{
-    Algorithm, Amount, ClientAddressReading, ForwardingHeader, IdentitySource, KeyPart, KeySource,
-    Limit, Mode, Normalizer, OnAbsent, OnDegraded, PathReading, Policy, Rule, RuleLimits, RuleName,
-    Subject, SubjectId, ValueCondition, When,
+    Algorithm, Amount, ClientAddressReading, ForwardingHeader, IdentityReading, IdentitySource,
+    KeyPart, KeySource, Limit, Mode, Normalizer, OnAbsent, OnDegraded, PathReading, Policy, Rule,
+    RuleLimits, RuleName, Subject, SubjectId, ValueCondition, When,
 };
 
 /// A policy as the text of a file.
@@ -27,17 +29,7 @@ impl fmt::Display for Canonical<'_> {
             "client_address: {}",
             client_address(&policy.client_address)
         )?;
-        writeln!(f, "identity:")?;
-        writeln!(
-            f,
-            "  api_key: {}",
-            list(policy.identity.api_key.iter().map(identity_source))
-        )?;
-        writeln!(
-            f,
-            "  user: {}",
-            list(policy.identity.user.iter().map(identity_source))
-        )?;
+        writeln!(f, "identity: {}", identity(&policy.identity))?;
         if !policy.plans.is_empty() {
             writeln!(f, "plans:")?;
         }
@@ -97,22 +89,9 @@ fn write_limits(f: &mut fmt::Formatter<'_>, indent: &str, limits: &[Limit]) -> f
 fn write_rule(f: &mut fmt::Formatter<'_>, rule: &Rule) -> fmt::Result {
     writeln!(f, "  - name: {}", scalar(rule.name.as_str()))?;
     write_when(f, &rule.when)?;
-    if rule.by.is_empty() {
-        writeln!(f, "    by: everyone")?;
-    } else {
-        writeln!(f, "    by: {}", list(rule.by.iter().map(key_part)))?;
-    }
-    let on_absent = match rule.on_absent {
-        OnAbsent::Share => "share",
-        OnAbsent::Skip => "skip",
-        OnAbsent::Deny => "deny",
-    };
-    writeln!(f, "    on_absent: {on_absent}")?;
-    let mode = match rule.mode {
-        Mode::Enforce => "enforce",
-        Mode::Shadow => "shadow",
-    };
-    writeln!(f, "    mode: {mode}")?;
+    writeln!(f, "    by: {}", by(&rule.by))?;
+    writeln!(f, "    on_absent: {}", on_absent(rule.on_absent))?;
+    writeln!(f, "    mode: {}", mode(rule.mode))?;
     match &rule.limits {
         RuleLimits::Plan => writeln!(f, "    limits: plan"),
         RuleLimits::Own(limits) => {
@@ -123,44 +102,19 @@ fn write_rule(f: &mut fmt::Formatter<'_>, rule: &Rule) -> fmt::Result {
 }
 
 fn write_when(f: &mut fmt::Formatter<'_>, when: &When) -> fmt::Result {
-    if *when == When::default() {
-        return Ok(());
+    let fields = conditions(when);
+    if !fields.is_empty() {
+        writeln!(f, "    when:")?;
     }
-    writeln!(f, "    when:")?;
-    let texts = |texts: &[Arc<str>]| list(texts.iter().map(|text| scalar(text)));
-    if !when.paths.is_empty() {
-        let paths = list(when.paths.iter().map(|pattern| scalar(&pattern.source)));
-        writeln!(f, "      path: {paths}")?;
-    }
-    if !when.methods.is_empty() {
-        writeln!(f, "      method: {}", texts(&when.methods))?;
-    }
-    if !when.hosts.is_empty() {
-        writeln!(f, "      host: {}", texts(&when.hosts))?;
-    }
-    if !when.addresses.is_empty() {
-        let ranges = list(
-            when.addresses
-                .iter()
-                .map(|range| scalar(&range.to_string())),
-        );
-        writeln!(f, "      address: {ranges}")?;
-    }
-    if !when.headers.is_empty() {
-        writeln!(f, "      headers:")?;
-        for condition in &when.headers {
-            let value = value_condition(&condition.value);
-            writeln!(f, "        {}: {value}", scalar(&condition.name))?;
-        }
-    }
-    if let Some(domain) = &when.domain {
-        writeln!(f, "      domain: {}", scalar(domain))?;
-    }
-    if !when.descriptor.is_empty() {
-        writeln!(f, "      descriptor:")?;
-        for condition in &when.descriptor {
-            let value = value_condition(&condition.value);
-            writeln!(f, "        {}: {value}", scalar(&condition.key))?;
+    for (name, value) in fields {
+        match value {
+            Conditions::Inline(text) => writeln!(f, "      {name}: {text}")?,
+            Conditions::Named(pairs) => {
+                writeln!(f, "      {name}:")?;
+                for (name, value) in pairs {
+                    writeln!(f, "        {name}: {value}")?;
+                }
+            }
         }
     }
     Ok(())
@@ -169,38 +123,136 @@ fn write_when(f: &mut fmt::Formatter<'_>, when: &When) -> fmt::Result {
 /// A limit as its file writes it, on one line.
 #[must_use]
 pub fn limit(limit: &Limit) -> String {
-    let mut text = String::from("{rate: ");
-    match limit.amount {
-        Amount::Unlimited => text += "unlimited",
-        Amount::Deny => text += "deny",
+    format!(
+        "{{rate: {}, cost: {}, on_degraded: {}, disclose: {}, name: {}}}",
+        amount(limit.amount),
+        limit.cost,
+        on_degraded(limit.on_degraded),
+        limit.disclose,
+        scalar(limit.name.as_str())
+    )
+}
+
+/// A rate and how it is counted.
+pub(crate) fn amount(amount: Amount) -> String {
+    match amount {
+        Amount::Unlimited => "unlimited".to_owned(),
+        Amount::Deny => "deny".to_owned(),
         Amount::Metered { rate, algorithm } => {
-            text += &format!(
+            let text = format!(
                 "{}/{}, algorithm: {}",
                 rate.units,
                 rate.window,
                 algorithm.name()
             );
             match algorithm {
-                Algorithm::FixedWindow | Algorithm::SlidingWindow => {}
-                Algorithm::TokenBucket { burst } => text += &format!(", burst: {burst}"),
+                Algorithm::FixedWindow | Algorithm::SlidingWindow => text,
+                Algorithm::TokenBucket { burst } => format!("{text}, burst: {burst}"),
             }
         }
     }
-    let on_degraded = match limit.on_degraded {
+}
+
+pub(crate) const fn on_degraded(on_degraded: OnDegraded) -> &'static str {
+    match on_degraded {
         OnDegraded::FairShare => "fair_share",
         OnDegraded::FailOpen => "fail_open",
         OnDegraded::FailClosed => "fail_closed",
-    };
-    text += &format!(
-        ", cost: {}, on_degraded: {on_degraded}, disclose: {}, name: {}}}",
-        limit.cost,
-        limit.disclose,
-        scalar(limit.name.as_str())
-    );
-    text
+    }
 }
 
-fn paths(paths: &PathReading) -> String {
+pub(crate) const fn on_absent(on_absent: OnAbsent) -> &'static str {
+    match on_absent {
+        OnAbsent::Share => "share",
+        OnAbsent::Skip => "skip",
+        OnAbsent::Deny => "deny",
+    }
+}
+
+pub(crate) const fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "enforce",
+        Mode::Shadow => "shadow",
+    }
+}
+
+/// What buckets are keyed by.
+#[must_use]
+pub fn by(parts: &[KeyPart]) -> String {
+    if parts.is_empty() {
+        "everyone".to_owned()
+    } else {
+        list(parts.iter().map(key_part))
+    }
+}
+
+/// Conditions on one line; `{}` for none.
+#[must_use]
+pub fn when(when: &When) -> String {
+    let fields = conditions(when)
+        .into_iter()
+        .map(|(name, value)| match value {
+            Conditions::Inline(text) => format!("{name}: {text}"),
+            Conditions::Named(pairs) => {
+                let pairs: Vec<_> = pairs
+                    .into_iter()
+                    .map(|(name, value)| format!("{name}: {value}"))
+                    .collect();
+                format!("{name}: {{{}}}", pairs.join(", "))
+            }
+        });
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+}
+
+/// The value of a field of `when`.
+enum Conditions {
+    Inline(String),
+    Named(Vec<(String, String)>),
+}
+
+fn conditions(when: &When) -> Vec<(&'static str, Conditions)> {
+    let texts = |texts: &[Arc<str>]| list(texts.iter().map(|text| scalar(text)));
+    let ranges = |ranges: &[IpNet]| list(ranges.iter().map(|range| scalar(&range.to_string())));
+    let mut fields = Vec::new();
+    let mut inline = |name, given: bool, text: String| {
+        if given {
+            fields.push((name, Conditions::Inline(text)));
+        }
+    };
+    let paths = list(when.paths.iter().map(|pattern| scalar(&pattern.source)));
+    inline("path", !when.paths.is_empty(), paths);
+    inline("method", !when.methods.is_empty(), texts(&when.methods));
+    inline("host", !when.hosts.is_empty(), texts(&when.hosts));
+    inline(
+        "address",
+        !when.addresses.is_empty(),
+        ranges(&when.addresses),
+    );
+    let domain = when.domain.as_deref().map(scalar);
+    inline("domain", domain.is_some(), domain.unwrap_or_default());
+    let mut named = |name, pairs: Vec<(String, String)>| {
+        if !pairs.is_empty() {
+            fields.push((name, Conditions::Named(pairs)));
+        }
+    };
+    let headers = when.headers.iter();
+    named(
+        "headers",
+        headers
+            .map(|c| (scalar(&c.name), value_condition(&c.value)))
+            .collect(),
+    );
+    let entries = when.descriptor.iter();
+    named(
+        "descriptor",
+        entries
+            .map(|c| (scalar(&c.key), value_condition(&c.value)))
+            .collect(),
+    );
+    fields
+}
+
+pub(crate) fn paths(paths: &PathReading) -> String {
     let trailing = if paths.trailing_slash_significant {
         "significant"
     } else {
@@ -213,7 +265,7 @@ fn paths(paths: &PathReading) -> String {
     )
 }
 
-fn client_address(reading: &ClientAddressReading) -> String {
+pub(crate) fn client_address(reading: &ClientAddressReading) -> String {
     let mut text = String::from("{");
     if !reading.trusted.is_empty() {
         let header = match &reading.header {
@@ -232,6 +284,15 @@ fn client_address(reading: &ClientAddressReading) -> String {
     let (v6, v4) = (reading.ipv6_prefix, reading.ipv4_prefix);
     text += &format!("ipv6_prefix: {v6}, ipv4_prefix: {v4}}}");
     text
+}
+
+pub(crate) fn identity(reading: &IdentityReading) -> String {
+    let sources = |sources: &[IdentitySource]| list(sources.iter().map(identity_source));
+    format!(
+        "{{api_key: {}, user: {}}}",
+        sources(&reading.api_key),
+        sources(&reading.user)
+    )
 }
 
 fn identity_source(source: &IdentitySource) -> String {
