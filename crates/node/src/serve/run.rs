@@ -16,7 +16,7 @@ use super::{Addresses, Core, Node, ServeError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::secret::SecretError;
-use crate::log::Redactor;
+use crate::log::{self, LogError, Redactor};
 use crate::metrics::{MOST_LIMITS, Telemetry};
 use crate::reload::{self, ReadError, Reloader, Source};
 
@@ -48,6 +48,9 @@ pub enum RunError {
     /// The policy cannot be enforced.
     #[error("the policy: {0}")]
     Policy(#[from] CompileError),
+    /// The log cannot be set up.
+    #[error("`log`: {0}")]
+    Log(#[from] LogError),
     /// Signals cannot be listened for.
     #[error("signals: {0}")]
     Signals(std::io::Error),
@@ -93,6 +96,7 @@ pub async fn run(config: &Config, ready: impl FnOnce(Addresses)) -> Result<Exit,
     let source = Source::new(&config.policy);
     let document = source.read()?;
     let core = Core::open(config, &document.policy)?;
+    log::init(&config.log, core.clock.clone(), core.redactor.clone())?;
     let reloader = Reloader::new(source, core.clone(), &document);
     let node = Node::start(config, core).await?;
     tokio::spawn(reload::watch(

@@ -1,0 +1,36 @@
+//! The `leasehold` command: it reads its arguments, calls the crates that do the work, and says how it went.
+//!
+//! Exit status: 0 all well; 1 the input has faults; 2 wrong usage, or something could not be read or started.
+
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A rate limiter for public APIs that never admits more than the limit.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a node.
+    Serve(serve::Arguments),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("leasehold: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
