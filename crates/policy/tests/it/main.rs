@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod diff;
+mod documentation;
 mod envoy;
 mod golden;
 mod required;
