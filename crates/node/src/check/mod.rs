@@ -19,7 +19,7 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, State};
 use axum::routing::any;
 use bytes::Bytes;
-use gate::decision::{Decision, Verdict};
+use gate::decision::Verdict;
 use gate::request::{HeaderLookup, Headers, Hits, Part, Request};
 use gate::time::Now;
 use gate::{Compiled, Gate};
@@ -246,20 +246,20 @@ impl Check {
         let charge = Charge::of([asked.hits]);
         self.telemetry
             .record(&decision, charge, Surface::Http, now, elapsed);
-        if self.access.selects(decision.verdict != Verdict::Admitted) {
-            self.log(policy, asked, &decision, &summary, now, elapsed, reply);
+        if self
+            .access
+            .selects(decision.verdict != Verdict::Admitted, now)
+        {
+            self.log(policy, asked, &summary, elapsed, reply);
         }
         response
     }
 
-    #[allow(clippy::too_many_arguments)] // All of them are one request's.
     fn log(
         &self,
         policy: &Compiled,
         asked: &Asked<'_>,
-        decision: &Decision<'_>,
         summary: &Summary<'_, '_>,
-        now: Now,
         elapsed: Duration,
         reply: &Reply<'_>,
     ) {
@@ -293,25 +293,22 @@ impl Check {
         let told = Told::Decision(summary);
         let refusing = summary.refusing.first().map(|outcome| outcome.facts);
         let message = told.message();
-        self.access.write(
-            now,
-            &RequestLine {
-                request_id: reply.request_id(),
-                trace: first("traceparent").and_then(TraceContext::read),
-                user: found(&identity.user),
-                entity: found(&identity.api_key),
-                method: request.method,
-                target: request.path,
-                status_code: reply.status(told.status()),
-                error_code: told.code(),
-                error_message: (decision.verdict != Verdict::Admitted).then_some(&*message),
-                duration: elapsed,
-                address,
-                user_agent: first("user-agent"),
-                rule: refusing.map(|facts| facts.rule.as_str()),
-                limit: refusing.map(|facts| facts.name.as_str()),
-            },
-        );
+        self.access.write(&RequestLine {
+            request_id: reply.request_id(),
+            trace: first("traceparent").and_then(TraceContext::read),
+            user: found(&identity.user),
+            entity: found(&identity.api_key),
+            method: request.method,
+            target: request.path,
+            status_code: reply.status(told.status()),
+            error_code: told.code(),
+            error_message: told.code().map(|_| &*message),
+            duration: elapsed,
+            address,
+            user_agent: first("user-agent"),
+            rule: refusing.map(|facts| facts.rule.as_str()),
+            limit: refusing.map(|facts| facts.name.as_str()),
+        });
     }
 }
 

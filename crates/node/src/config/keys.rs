@@ -260,7 +260,8 @@ pub const KEYS: &[Key] = &[
     key!(
         "log.access",
         log.access,
-        "Which requests are logged: `off`, `refused` or `all`."
+        "Which requests are logged: `off`, `refused` or `all`; at most 100 a second, further ones are counted in \
+         `throttle_log_records_dropped_total`."
     ),
     key!(
         "log.access_one_in",

@@ -311,9 +311,9 @@ impl Choice for LogFormat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessLog {
     /// None.
-    #[default]
     Off,
     /// Those that were refused.
+    #[default]
     Refused,
     /// All.
     All,

@@ -74,40 +74,43 @@ impl AccessLog {
         }
     }
 
-    /// Whether a line about such a request may be written, so that nothing need be gathered for one that is not.
+    /// Whether a line about a request is to be written, so that nothing need be gathered for one that is not. Ask once
+    /// a request: saying yes takes from the second's lines.
     #[must_use]
-    pub const fn selects(&self, refused: bool) -> bool {
-        match self.which {
+    pub fn selects(&self, refused: bool, now: Now) -> bool {
+        let wanted = match self.which {
             config::AccessLog::Off => false,
             config::AccessLog::Refused => refused,
             config::AccessLog::All => true,
-        }
-    }
-
-    /// Writes a line about a request that [`Self::selects`] has selected, if the numbers allow it.
-    pub fn write(&self, now: Now, line: &RequestLine<'_>) {
+        };
         // Relaxed: any order of requests is as good as any other.
-        if !self
-            .selected
-            .fetch_add(1, Relaxed)
-            .is_multiple_of(self.one_in)
+        if !wanted
+            || !self
+                .selected
+                .fetch_add(1, Relaxed)
+                .is_multiple_of(self.one_in)
         {
-            return;
+            return false;
         }
         match self.budget.take(now) {
-            Taken::Line => {}
+            Taken::Line => true,
             Taken::LineAfterDropping(dropped) => {
                 tracing::warn!(
                     target: "leasehold::access",
                     dropped,
                     "lines about requests were left out: more than {MOST_LINES_PER_SECOND} a second"
                 );
+                true
             }
             Taken::Nothing => {
                 self.telemetry.log_records_dropped(1);
-                return;
+                false
             }
         }
+    }
+
+    /// Writes a line about a request that [`Self::selects`] has selected.
+    pub fn write(&self, line: &RequestLine<'_>) {
         let user_agent = line.user_agent.map(String::from_utf8_lossy);
         tracing::info!(
             target: "leasehold::access",

@@ -3,27 +3,16 @@
 //! On admitted requests the API's own answer says who may read it; Leasehold adds `Access-Control-Allow-Origin` only
 //! where it answers itself, on refusals, lest the field appear twice and browsers reject both.
 
-use std::fmt;
-
 /// The fields that scripts of other origins may read, for `Access-Control-Expose-Headers`.
 pub(super) const EXPOSED: &str = "retry-after, ratelimit, ratelimit-policy, x-ratelimit-limit, \
      x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-reset-ms, x-ratelimit-degraded, x-request-id";
 
 /// Which origins may read refusals.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(try_from = "CorsSettings")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cors {
     any: bool,
     origins: Vec<String>,
     credentials: bool,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[derive(Default)]
-struct CorsSettings {
-    allow_origins: Vec<String>,
-    allow_credentials: bool,
 }
 
 /// Why CORS settings were refused.
@@ -32,11 +21,11 @@ struct CorsSettings {
 pub enum CorsError {
     /// Not an origin.
     #[error(
-        "cors.allow_origins: {0:?} is not an origin: write scheme://host[:port], or \"*\" alone"
+        "answer.allow_origins: {0:?} is not an origin: write scheme://host[:port], or \"*\" alone"
     )]
     NotAnOrigin(String),
     /// Any origin, with credentials.
-    #[error("cors.allow_credentials: not allowed with the origin \"*\": name the origins")]
+    #[error("answer.allow_credentials: not allowed with the origin \"*\": name the origins")]
     CredentialsForAny,
 }
 
@@ -85,24 +74,6 @@ impl Cors {
     /// Whether the answer depends on who asks.
     pub(super) const fn varies(&self) -> bool {
         !self.origins.is_empty()
-    }
-}
-
-impl TryFrom<CorsSettings> for Cors {
-    type Error = CorsError;
-
-    fn try_from(settings: CorsSettings) -> Result<Self, CorsError> {
-        Self::new(settings.allow_origins, settings.allow_credentials)
-    }
-}
-
-impl fmt::Display for Cors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.any {
-            f.write_str("*")
-        } else {
-            f.write_str(&self.origins.join(" "))
-        }
     }
 }
 

@@ -24,8 +24,7 @@ pub use fields::fields;
 pub use summary::{Retry, Summary, policy_name};
 
 /// How answers are worded. All of it is the operator's choice; the defaults suit most clients.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Which header fields tell of limits.
     pub dialect: Dialect,
@@ -37,46 +36,38 @@ pub struct Options {
     pub cors: Cors,
 }
 
-/// Which header fields tell of a limit's figures. Names as in the configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+/// Which header fields tell of a limit's figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// `RateLimit` and `RateLimit-Policy` (draft-11, structured fields), and `X-RateLimit-Limit`, `-Remaining` and
     /// `-Reset` with plain numbers, the reset in seconds from now.
     #[default]
-    #[serde(rename = "draft-11")]
     Draft11,
     /// `X-RateLimit-*` as Envoy sends them: the limit followed by all policies, the reset in seconds from now.
-    #[serde(rename = "draft-03")]
     Draft03,
     /// `X-RateLimit-*` as GitHub sends them: the reset as seconds since 1970.
-    #[serde(rename = "github")]
     GitHub,
     /// No field tells of limits. `Retry-After` is still sent.
-    #[serde(rename = "none")]
     None,
 }
 
 /// Which body a refusal has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyForm {
     /// `application/problem+json` (RFC 9457).
     #[default]
-    #[serde(rename = "problem")]
     Problem,
     /// `application/json`: one object `error` with code, message, status, timestamp and request id.
-    #[serde(rename = "error-object")]
     ErrorObject,
 }
 
 /// What `Retry-After`, which counts whole seconds, says of a shorter wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubSecond {
     /// `0`, and `X-RateLimit-Reset-Ms` with the milliseconds.
     #[default]
-    #[serde(rename = "zero-with-ms")]
     ZeroWithMs,
     /// `1`.
-    #[serde(rename = "one")]
     One,
 }
 

@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use gate::request::{Part, Request};
-use gate::time::Now;
 use policy::model::{IdentityReading, IdentitySource};
 
 use crate::log::{AccessLog, RequestLine, TraceContext};
@@ -17,7 +16,6 @@ pub fn write(
     parts: &[Part<'_>],
     identity: &IdentityReading,
     told: &Told<'_, '_, '_>,
-    now: Now,
     elapsed: Duration,
     request_id: &str,
 ) {
@@ -31,25 +29,22 @@ pub fn write(
         Told::Decision(summary) => summary.refusing.first().map(|outcome| outcome.facts),
         Told::Unavailable => None,
     };
-    log.write(
-        now,
-        &RequestLine {
-            request_id,
-            trace: header("traceparent").and_then(TraceContext::read),
-            user: found(&identity.user),
-            entity: found(&identity.api_key),
-            method: requests().find_map(|request| request.method),
-            target: requests().find_map(|request| request.path),
-            status_code: told.status(),
-            error_code: told.code(),
-            error_message: told.code().map(|_| &*message),
-            duration: elapsed,
-            address: requests().find_map(|request| request.peer),
-            user_agent: header("user-agent"),
-            rule: refusing.map(|facts| facts.rule.as_str()),
-            limit: refusing.map(|facts| facts.name.as_str()),
-        },
-    );
+    log.write(&RequestLine {
+        request_id,
+        trace: header("traceparent").and_then(TraceContext::read),
+        user: found(&identity.user),
+        entity: found(&identity.api_key),
+        method: requests().find_map(|request| request.method),
+        target: requests().find_map(|request| request.path),
+        status_code: told.status(),
+        error_code: told.code(),
+        error_message: told.code().map(|_| &*message),
+        duration: elapsed,
+        address: requests().find_map(|request| request.peer),
+        user_agent: header("user-agent"),
+        rule: refusing.map(|facts| facts.rule.as_str()),
+        limit: refusing.map(|facts| facts.name.as_str()),
+    });
 }
 
 fn value<'a>(request: &Request<'a>, source: &IdentitySource) -> Option<&'a [u8]> {

@@ -100,7 +100,7 @@ impl Rls {
         let decision = self.gate.check(&policy, &parts, now);
         let summary = Summary::of(&decision);
         let refused = decision.verdict != Verdict::Admitted;
-        let logged = self.access.selects(refused);
+        let logged = self.access.selects(refused, now);
         let request_id = if refused || logged {
             request_id(&parts)
         } else {
@@ -113,15 +113,7 @@ impl Rls {
             .record(&decision, charge, Surface::Rls, now, elapsed);
         if logged {
             let told = Told::Decision(&summary);
-            access::write(
-                &self.access,
-                &parts,
-                identity,
-                &told,
-                now,
-                elapsed,
-                &request_id,
-            );
+            access::write(&self.access, &parts, identity, &told, elapsed, &request_id);
         }
         Ok(response)
     }
