@@ -46,6 +46,9 @@ pub fn fields(
             Dialect::GitHub => plain(shown, Reset::Epoch, now, &mut value, each),
         }
     }
+    if summary.degraded {
+        each("x-ratelimit-degraded", "true");
+    }
     let refused = matches!(summary.verdict, Verdict::Refused(_));
     if refused {
         each("cache-control", "no-store");

@@ -25,6 +25,9 @@ pub struct Summary<'d, 's> {
     pub policies: SmallVec<[&'d Outcome<'s>; 4]>,
     /// The enforcing limits that had no room, each once. Not all may be disclosed: their figures stay untold.
     pub refusing: SmallVec<[&'d Outcome<'s>; 4]>,
+    /// Whether it was made on credit that could not be renewed, so that the figures are this node's alone. A surface
+    /// that knows sets it; a node by itself never does.
+    pub degraded: bool,
 }
 
 /// Whether and when the same request may succeed.
@@ -100,6 +103,7 @@ impl<'d, 's> Summary<'d, 's> {
             shown,
             policies,
             refusing,
+            degraded: false,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gate::request::{Hits, Part, Request};
 use gate::{Gate, Verdict};
 use leasehold_node::clock::Clock;
-use leasehold_node::config::{PolicyFormat, PolicySource};
+use leasehold_node::config::{Loaded, PolicyFormat, PolicySource};
 use leasehold_node::drain::{Life, Phase};
 use leasehold_node::log::{Form, Line, Redactor, SERVICE, subscriber};
 use leasehold_node::metrics::{Reload, TableFigures};
@@ -499,4 +499,53 @@ async fn reading_is_no_change() {
     assert_eq!(readings(), before + 20.0);
     life.go_on_to(Phase::Closing);
     soon("the watch to end", watching).await.unwrap();
+}
+
+/// The whole node: SIGHUP makes it read, and what it read is what `/v1/check` says.
+#[tokio::test]
+async fn a_node_that_runs_heeds_sighup() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.yaml");
+    fs::write(&path, disclosed(5)).unwrap();
+    let (ready, addresses) = tokio::sync::oneshot::channel();
+    let mut given: Vec<String> = ["http", "grpc", "admin"]
+        .map(|door| format!("{door}.listen=127.0.0.1:0"))
+        .into();
+    given.extend([
+        format!("policy.path={}", path.display()),
+        "policy.watch=false".into(),
+        "drain.grace_ms=0".into(),
+        "table.live_buckets=1000".into(),
+    ]);
+    let config = Loaded::read(None, [], &given).unwrap().config;
+    let running = tokio::spawn(async move {
+        leasehold_node::serve::run(&config, |addresses| ready.send(addresses).unwrap()).await
+    });
+    let addresses = soon("readiness", addresses).await.unwrap();
+    let (http, admin) = (addresses.http.unwrap(), addresses.admin.unwrap());
+    let ask = async || {
+        let fields = [("x-original-method", "GET"), ("x-original-uri", "/")];
+        fixture::ask_http(http, &fields).await.unwrap().0
+    };
+    assert_eq!(ask().await, 200);
+    fs::write(&path, disclosed(1)).unwrap();
+    crate::serve::signal("HUP");
+    until("the new limit holds", async || ask().await == 429).await;
+
+    fs::write(&path, "version: 1\n").unwrap();
+    crate::serve::signal("HUP");
+    until("the alarm is raised", async || {
+        let scrape = fixture::get(admin, "/metrics").await.unwrap().1;
+        scrape.contains("throttle_policy_reload_failed 1\n")
+    })
+    .await;
+    assert_eq!(ask().await, 429);
+    crate::serve::signal("TERM");
+    soon("the end", running).await.unwrap().unwrap();
+}
+
+fn disclosed(units: u64) -> String {
+    format!(
+        "version: 1\nrules:\n  - {{name: all, by: address, limits: [{{rate: {units}/h, disclose: true}}]}}\n"
+    )
 }

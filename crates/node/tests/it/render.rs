@@ -447,6 +447,35 @@ fn shadow_limits_are_neither_shown_nor_waited_for() {
 }
 
 #[test]
+fn what_was_decided_on_old_credit_is_marked() {
+    let minute = facts(
+        1,
+        "r",
+        "1m",
+        metered(10, 60_000, Algorithm::FixedWindow),
+        true,
+    );
+    let decision = admitted(smallvec![outcome(&minute, 3, 9_000)]);
+    let mut summary = Summary::of(&decision);
+    let marked = |summary: &Summary<'_, '_>| {
+        let mut marked = false;
+        render::fields(
+            summary,
+            now(),
+            &dialect(Dialect::None),
+            None,
+            &mut |name, value| {
+                marked |= (name, value) == ("x-ratelimit-degraded", "true");
+            },
+        );
+        marked
+    };
+    assert!(!marked(&summary));
+    summary.degraded = true;
+    assert!(marked(&summary));
+}
+
+#[test]
 fn windows_that_are_no_whole_seconds_are_rounded_up() {
     let fast = facts(
         1,

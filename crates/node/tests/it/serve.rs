@@ -331,7 +331,7 @@ async fn heads_over_the_bounds_are_refused() {
 }
 
 /// Sends this process a signal, which only a node that runs in it listens for.
-fn signal(name: &str) {
+pub fn signal(name: &str) {
     let this = std::process::id().to_string();
     let status = std::process::Command::new("kill")
         .args(["-s", name, &this])
