@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use node::config::Loaded;
-use node::serve::{Exit, welcome};
+use node::serve::{Core, Exit, welcome};
 
 /// Run a node. Without any option: on embedded defaults, with a sample policy.
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("the async runtime cannot be started")?;
-    let exit = runtime.block_on(node::serve::run(&loaded.config, |addresses| {
+    let log = |core: &Core| {
+        node::log::init(
+            &loaded.config.log,
+            core.clock.clone(),
+            core.redactor.clone(),
+        )
+    };
+    let exit = runtime.block_on(node::serve::run(&loaded.config, log, |addresses| {
         if std::io::stderr().is_terminal() {
             eprint!("{}", welcome::text(addresses));
         }

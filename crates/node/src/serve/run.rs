@@ -5,8 +5,9 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use gate::hash::HashSecret;
-use gate::table::{Table, TableError};
+use gate::hash::{HashSecret, KeyHasher};
+use gate::table::{Continued, MapOptions, Table, TableError};
+use gate::time::Now;
 use gate::{CompileError, Gate};
 use policy::model::Policy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +17,7 @@ use super::{Addresses, Core, Node, ServeError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::secret::SecretError;
-use crate::log::{self, LogError, Redactor};
+use crate::log::{LogError, Redactor};
 use crate::metrics::{MOST_LIMITS, Telemetry};
 use crate::reload::{self, ReadError, Reloader, Source};
 
@@ -60,43 +61,57 @@ pub enum RunError {
 }
 
 impl Core {
-    /// Makes a node's parts under a policy.
+    /// Makes a node's parts under a policy. Also tells what became of the counts that a table's file held.
     ///
     /// # Errors
     /// [`RunError`].
-    pub fn open(config: &Config, policy: &Policy) -> Result<Self, RunError> {
-        let secret = config.secret.secret(config.table.path.as_deref())?;
+    pub fn open(config: &Config, policy: &Policy) -> Result<(Self, Continued), RunError> {
+        let path = config.table.path.as_deref();
+        let secret = config.secret.secret(path)?;
+        let hash_secret = HashSecret::new(secret.version, secret.bytes);
         let live_buckets = NonZeroU64::new(config.table.live_buckets).unwrap_or(NonZeroU64::MIN);
-        let table = Table::anonymous(live_buckets)?;
+        let (table, became) = match path {
+            None => (Table::anonymous(live_buckets)?, Continued::Fresh),
+            Some(path) => {
+                let options = MapOptions {
+                    live_buckets,
+                    secret_check: KeyHasher::new(&hash_secret).secret_check(),
+                    now: Clock::system(Now::default()).now(),
+                };
+                Table::mapped(path, &options)?
+            }
+        };
         let clock = Clock::system(table.latest());
-        let gate = Gate::new(
-            table,
-            &HashSecret::new(secret.version, secret.bytes),
-            policy,
-        )?;
+        let gate = Gate::new(table, &hash_secret, policy)?;
         let telemetry = Telemetry::new(MOST_LIMITS, clock.now());
         telemetry.learn(gate.snapshot().limits());
-        Ok(Self {
+        let core = Self {
             gate: Arc::new(gate),
             clock,
             telemetry: Arc::new(telemetry),
             redactor: Redactor::new(&secret.bytes),
-        })
+        };
+        Ok((core, became))
     }
 }
 
-/// Runs a node until it is told to go, under the policy that the configuration names and what becomes of it. `ready`
-/// is called once it serves.
+/// Runs a node until it is told to go, under the policy that the configuration names and what becomes of it. `log` sets
+/// the log up, before anything is written to it, and `ready` once it serves.
 ///
 /// # Errors
 /// [`RunError`], if it did not start.
-pub async fn run(config: &Config, ready: impl FnOnce(Addresses)) -> Result<Exit, RunError> {
+pub async fn run(
+    config: &Config,
+    log: impl FnOnce(&Core) -> Result<(), LogError>,
+    ready: impl FnOnce(Addresses),
+) -> Result<Exit, RunError> {
     // Before anything serves, so that no signal finds the default of ending at once.
     let mut signals = Signals::new().map_err(RunError::Signals)?;
     let source = Source::new(&config.policy);
     let document = source.read()?;
-    let core = Core::open(config, &document.policy)?;
-    log::init(&config.log, core.clock.clone(), core.redactor.clone())?;
+    let (core, became) = Core::open(config, &document.policy)?;
+    log(&core)?;
+    tell(became);
     let reloader = Reloader::new(source, core.clone(), &document);
     let node = Node::start(config, core).await?;
     tokio::spawn(reload::watch(
@@ -118,6 +133,20 @@ pub async fn run(config: &Config, ready: impl FnOnce(Addresses)) -> Result<Exit,
         second = signals.next() => {
             tracing::warn!(event = "stopped_at_once", name = second);
             Ok(Exit::Hurried)
+        }
+    }
+}
+
+fn tell(became: Continued) {
+    match became {
+        Continued::Fresh => {}
+        Continued::Continued => tracing::info!(event = "table_continued"),
+        Continued::Discarded(why) => {
+            tracing::warn!(
+                event = "table_discarded",
+                reason = %why,
+                "the table's counts were dropped: every key begins anew"
+            );
         }
     }
 }

@@ -340,38 +340,48 @@ pub fn signal(name: &str) {
     assert!(status.success());
 }
 
+fn grace(ms: u64) -> Vec<String> {
+    vec![format!("drain.grace_ms={ms}")]
+}
+
 /// Runs a node in this process and gives its addresses.
 async fn run(
-    grace_ms: u64,
+    settings: &[String],
 ) -> (
     Addresses,
     tokio::task::JoinHandle<Result<Exit, leasehold_node::serve::RunError>>,
 ) {
     let (ready, addresses) = tokio::sync::oneshot::channel();
+    let settings = settings.to_owned();
     let running = tokio::spawn(async move {
         let mut given: Vec<String> = ["http", "grpc", "admin"]
             .map(|door| format!("{door}.listen=127.0.0.1:0"))
             .into();
-        given.push(format!("drain.grace_ms={grace_ms}"));
         given.push("table.live_buckets=1000".to_owned());
+        given.extend(settings);
         let config = Loaded::read(None, [], &given).unwrap().config;
-        leasehold_node::serve::run(&config, |addresses| {
-            ready.send(addresses).unwrap();
-        })
+        leasehold_node::serve::run(
+            &config,
+            |_| Ok(()),
+            |addresses| ready.send(addresses).unwrap(),
+        )
         .await
     });
-    (soon("readiness", addresses).await.unwrap(), running)
+    match soon("readiness", addresses).await {
+        Ok(addresses) => (addresses, running),
+        Err(_) => panic!("{:?}", running.await),
+    }
 }
 
 #[tokio::test]
 async fn a_signal_drains_and_a_second_one_ends_at_once() {
-    let (addresses, running) = run(0).await;
+    let (addresses, running) = run(&grace(0)).await;
     assert_eq!(get(addresses.http.unwrap(), "/ready").await.unwrap().0, 200);
     signal("TERM");
     let exit = soon("the end", running).await.unwrap().unwrap();
     assert_eq!(exit, Exit::Drained { cut_off: 0 });
 
-    let (addresses, running) = run(3_600_000).await;
+    let (addresses, running) = run(&grace(3_600_000)).await;
     let http = addresses.http.unwrap();
     signal("INT");
     until("/ready is 503", || async {
@@ -401,4 +411,33 @@ fn a_welcome_names_what_is_on() {
         !text.contains("metrics") && !text.contains("grpcurl"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn counts_in_a_file_outlast_the_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let policy = "version: 1\nrules:\n\
+                  - name: per-user\n  when: { domain: api }\n  by: {descriptor: user}\n  limits: [2 per 1h]\n";
+    std::fs::write(path("policy.yaml"), policy).unwrap();
+    let mut settings = grace(0);
+    settings.push(format!("policy.path={}", path("policy.yaml")));
+    settings.push(format!("table.path={}", path("table")));
+    for (life, remaining) in [1, 0].into_iter().enumerate() {
+        let (addresses, running) = run(&settings).await;
+        let answer = ask(channel(addresses.grpc.unwrap()).await, &["a"])
+            .await
+            .unwrap();
+        assert_eq!(answer.overall_code(), wire::rls::Code::Ok, "life {life}");
+        assert_eq!(answer.statuses[0].limit_remaining, remaining, "life {life}");
+        signal("TERM");
+        soon("the end", running).await.unwrap().unwrap();
+    }
+    let (addresses, running) = run(&settings).await;
+    let answer = ask(channel(addresses.grpc.unwrap()).await, &["a"])
+        .await
+        .unwrap();
+    assert_eq!(answer.overall_code(), wire::rls::Code::OverLimit);
+    signal("TERM");
+    soon("the end", running).await.unwrap().unwrap();
 }
