@@ -519,7 +519,8 @@ async fn a_node_that_runs_heeds_sighup() {
     ]);
     let config = Loaded::read(None, [], &given).unwrap().config;
     let running = tokio::spawn(async move {
-        leasehold_node::serve::run(&config, |addresses| ready.send(addresses).unwrap()).await
+        let ready = |addresses| ready.send(addresses).unwrap();
+        leasehold_node::serve::run(&config, |_| Ok(()), ready).await
     });
     let addresses = soon("readiness", addresses).await.unwrap();
     let (http, admin) = (addresses.http.unwrap(), addresses.admin.unwrap());
