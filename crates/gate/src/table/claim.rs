@@ -129,6 +129,10 @@ impl Table {
         if !slot.words[0].replace(first, claim) {
             return;
         }
+        // Relaxed: a count that stands alone, read by `stats` some time later.
+        self.claimed
+            .0
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if first.tag != NEVER && first.tag != WITHDRAWN {
             bump(&header.reclaimed.0);
         }

@@ -65,7 +65,14 @@ pub struct Table {
     own: Span,
     /// The slots of shared cells.
     cells: Span,
+    claimed: Claimed,
 }
+
+/// Slots that this process claimed, on a line of its own, apart from what every decision reads. It only counts, so it
+/// is no part of what loom models.
+#[derive(Default)]
+#[repr(align(128))]
+struct Claimed(std::sync::atomic::AtomicU64);
 
 /// Slots for so many live buckets, and for their shared cells. Together they stay within 100 bytes a live bucket.
 fn sizes(live_buckets: NonZeroU64) -> Result<(u64, u64), TableError> {
@@ -107,6 +114,7 @@ impl Table {
                 first: slots,
                 len: cells,
             },
+            claimed: Claimed::default(),
         }
     }
 

@@ -20,6 +20,8 @@ pub struct TableStats {
     pub no_room: u64,
     /// Slots taken over from buckets that were over.
     pub reclaimed: u64,
+    /// Slots claimed, by this process alone, for buckets that had none.
+    pub claimed: u64,
     /// States found that no charge can have written.
     pub damaged: u64,
 }
@@ -48,6 +50,7 @@ impl Table {
             overflow_takes: read(&header.overflow_takes.0),
             no_room: read(&header.no_room.0),
             reclaimed: read(&header.reclaimed.0),
+            claimed: self.claimed.0.load(std::sync::atomic::Ordering::Relaxed),
             damaged: read(&header.damaged.0),
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct Shard {
     surfaces: [SurfaceCells; Surface::ALL.len()],
     errors: [AtomicU64; ErrorKind::ALL.len()],
     blocked_by_no_limit: AtomicU64,
+    /// Buckets that were looked up to be charged.
+    lookups: AtomicU64,
     /// One for each number below the bound, and the last for all others.
     limits: Box<[LimitCells]>,
 }
@@ -101,6 +103,7 @@ impl Shard {
             surfaces: Default::default(),
             errors: Default::default(),
             blocked_by_no_limit: AtomicU64::new(0),
+            lookups: AtomicU64::new(0),
             limits: (0..=limits).map(|_| LimitCells::default()).collect(),
         }
     }
@@ -120,6 +123,10 @@ impl Shard {
 
     pub(super) fn blocked_by_no_limit(&self) {
         self.blocked_by_no_limit.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn looked_up(&self) {
+        self.lookups.fetch_add(1, Relaxed);
     }
 
     pub(super) fn limit(&self, number: LimitNumber) -> &LimitCells {
@@ -187,6 +194,10 @@ impl Shards {
 
     pub(super) fn blocked_without_limit(&self) -> u64 {
         self.sum(|shard| &shard.blocked_by_no_limit)
+    }
+
+    pub(super) fn lookups(&self) -> u64 {
+        self.sum(|shard| &shard.lookups)
     }
 
     /// Counts by bucket, the last without bound, and the seconds in all.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use gate::decision::{Decision, LimitFacts, LimitNumber, Refusal, Verdict};
 use gate::request::Hits;
+use gate::table::TableStats;
 use gate::time::Now;
 use policy::model::{Algorithm, Amount, LimitName, Mode, RuleName};
 
@@ -135,21 +136,6 @@ pub enum Reload {
     Refused,
 }
 
-/// The bucket table's figures at a scrape.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableFigures {
-    /// Buckets in use.
-    pub live: u64,
-    /// Slots in all.
-    pub slots: u64,
-    /// Look-ups that found their bucket.
-    pub found: u64,
-    /// Look-ups that made their bucket.
-    pub created: u64,
-    /// Buckets that made room for others.
-    pub evicted: u64,
-}
-
 /// Everything that the node counts.
 #[derive(Debug)]
 pub struct Telemetry {
@@ -228,6 +214,9 @@ impl Telemetry {
                 cells.saw_usage(unix_ms(now), used);
             }
             if charge == Charge::Taken {
+                if outcome.remaining.is_some() {
+                    shard.looked_up();
+                }
                 if decision.verdict == Verdict::Admitted {
                     cells.admitted();
                 }
@@ -298,9 +287,9 @@ impl Telemetry {
         self.policy.refused.load(Relaxed)
     }
 
-    /// The text of a scrape: see [`CONTENT_TYPE`].
+    /// The text of a scrape, with the figures of the table at that time: see [`CONTENT_TYPE`].
     #[must_use]
-    pub fn scrape(&self, table: TableFigures) -> String {
+    pub fn scrape(&self, table: &TableStats) -> String {
         scrape::text(self, table)
     }
 }

@@ -6,13 +6,14 @@ use std::fmt;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
+use gate::table::TableStats;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::cells::{DURATION_BOUNDS_NS, LimitCounts};
-use super::{Answer, ErrorKind, Surface, TableFigures, Telemetry};
+use super::{Answer, ErrorKind, Surface, Telemetry};
 
 /// The media type of a scrape.
 pub const CONTENT_TYPE: &str = prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
@@ -21,7 +22,7 @@ pub const CONTENT_TYPE: &str = prometheus_client::encoding::prometheus_text::CON
 const OTHER: &str = "(other)";
 const NONE: &str = "(none)";
 
-pub(super) fn text(telemetry: &Telemetry, table: TableFigures) -> String {
+pub(super) fn text(telemetry: &Telemetry, table: &TableStats) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Figures::of(telemetry, table)));
     let mut text = String::with_capacity(16 * 1024);
@@ -47,7 +48,8 @@ struct Figures {
     limits: Vec<(String, String, LimitCounts)>,
     blocked_without_limit: u64,
     errors: Vec<(ErrorKind, u64)>,
-    table: TableFigures,
+    table: TableStats,
+    lookups: u64,
     policy_refused: bool,
     reloads: [(&'static str, u64); 3],
     policy_version: String,
@@ -57,7 +59,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(telemetry: &Telemetry, table: TableFigures) -> Self {
+    fn of(telemetry: &Telemetry, table: &TableStats) -> Self {
         let shards = &telemetry.shards;
         let names = telemetry
             .names
@@ -114,7 +116,8 @@ impl Figures {
                 .iter()
                 .map(|kind| (*kind, shards.errors(*kind)))
                 .collect(),
-            table,
+            table: *table,
+            lookups: shards.lookups(),
             policy_refused: policy.refused.load(Relaxed),
             reloads: [
                 ("applied", policy.applied.load(Relaxed)),
@@ -281,18 +284,34 @@ impl Figures {
         let counters = [
             (
                 "throttle_cache_hit",
-                "Look-ups that found their bucket",
-                table.found,
+                "Look-ups of buckets to be charged that found them in the table",
+                // The two are read one after the other, a claim perhaps between them.
+                self.lookups.saturating_sub(table.claimed),
             ),
             (
                 "throttle_cache_miss",
-                "Look-ups that made their bucket",
-                table.created,
+                "Look-ups of buckets to be charged that put them into the table",
+                table.claimed,
             ),
             (
-                "throttle_cache_evicted",
-                "Buckets that made room for others",
-                table.evicted,
+                "throttle_table_reclaimed",
+                "Slots taken over from buckets that were over",
+                table.reclaimed,
+            ),
+            (
+                "throttle_table_overflow",
+                "Takes counted coarsely because the table was full of live buckets",
+                table.overflow_takes,
+            ),
+            (
+                "throttle_table_no_room",
+                "Takes refused because the table had no room at all",
+                table.no_room,
+            ),
+            (
+                "throttle_table_damaged",
+                "States found that no charge can have written",
+                table.damaged,
             ),
         ];
         for (name, help, count) in counters {
@@ -301,12 +320,17 @@ impl Figures {
             })?;
         }
         let gauges = [
-            ("throttle_active_keys_count", "Buckets in use", table.live),
+            (
+                "throttle_active_keys_count",
+                "Buckets in use, estimated",
+                table.live_estimate,
+            ),
             (
                 "throttle_table_slots",
                 "Slots for buckets in all",
                 table.slots,
             ),
+            ("throttle_table_bytes", "Bytes of the table", table.bytes),
         ];
         for (name, help, count) in gauges {
             family(name, help, MetricType::Gauge, &mut |family| {

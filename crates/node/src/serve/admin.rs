@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use super::Core;
-use crate::metrics::{CONTENT_TYPE, TableFigures};
+use crate::metrics::CONTENT_TYPE;
 
 /// The routes.
 pub fn routes(core: Core) -> Router {
@@ -18,11 +18,6 @@ pub fn routes(core: Core) -> Router {
 
 async fn metrics(State(core): State<Core>) -> Response {
     let stats = core.gate.table().stats(core.clock.now());
-    let text = core.telemetry.scrape(TableFigures {
-        live: stats.live_estimate,
-        slots: stats.slots,
-        evicted: stats.reclaimed,
-        ..TableFigures::default()
-    });
+    let text = core.telemetry.scrape(&stats);
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
 }

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use gate::Gate;
 use gate::hash::HashSecret;
-use gate::table::Table;
+use gate::table::{Table, TableStats};
 use gate::time::Now;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
@@ -17,7 +17,7 @@ use leasehold_node::check::{self, Check};
 use leasehold_node::clock::{Clock, Hand};
 use leasehold_node::config;
 use leasehold_node::log::{AccessLog, Form, Line, Redactor, SERVICE, subscriber};
-use leasehold_node::metrics::{TableFigures, Telemetry};
+use leasehold_node::metrics::Telemetry;
 use leasehold_node::render::{Cors, Dialect, Options};
 use policy::model::{
     Algorithm, Amount, KeyPart, KeySource, Limit, LimitName, Mode, Normalizer, OnAbsent,
@@ -291,7 +291,7 @@ async fn hits_are_taken_looked_at_and_given_back() {
     assert_eq!((never.status, never.field("retry-after")), (429, None));
     assert_eq!(never.json()["code"], "RATE_LIMIT_NEVER_ADMITS");
     // H7: what was counted is what was charged.
-    let series = series(&bench.telemetry.scrape(TableFigures::default()));
+    let series = series(&bench.telemetry.scrape(&TableStats::default()));
     for (verdict, count) in [
         ("admitted", 1.0),
         ("looked", 2.0),
@@ -502,7 +502,7 @@ async fn what_is_missing_or_wrong_is_named() {
     );
     // Nothing was charged.
     assert_eq!(bench.ask("", NGINX).await.status, 200);
-    let scrape = series(&bench.telemetry.scrape(TableFigures::default()));
+    let scrape = series(&bench.telemetry.scrape(&TableStats::default()));
     assert_eq!(scrape[r#"throttle_error_total{kind="bad_request"}"#], 6.0);
     assert_eq!(scrape[r#"throttle_error_total{kind="not_served"}"#], 1.0);
 }
@@ -640,13 +640,27 @@ async fn a_callers_id_is_kept_if_it_can_be() {
     );
 }
 
+#[tokio::test]
+async fn finding_a_bucket_is_a_hit_and_making_one_a_miss() {
+    let bench = Bench::new(&by_path(1000));
+    for _ in 0..4 {
+        bench.ask("", NGINX).await;
+    }
+    bench.ask_json(&json!({"path": "/other"})).await;
+    let stats = bench.check.gate.table().stats(START);
+    let series = series(&bench.telemetry.scrape(&stats));
+    assert_eq!(series["throttle_cache_miss_total"], 2.0);
+    assert_eq!(series["throttle_cache_hit_total"], 3.0);
+    assert!(series["throttle_table_bytes"] > 0.0);
+}
+
 /// M2, M5: neither keys nor paths nor methods make series.
 #[tokio::test]
 async fn callers_cannot_make_series() {
     let bench = Bench::new(&by_path(1000));
     bench.ask("", NGINX).await;
     bench.ask("?bad", NGINX).await;
-    let before = series(&bench.telemetry.scrape(TableFigures::default())).len();
+    let before = series(&bench.telemetry.scrape(&TableStats::default())).len();
     for n in 0..500 {
         let (uri, method, key) = (format!("/{n}"), format!("M{n}"), format!("key-{n}"));
         let fields = [
@@ -656,7 +670,7 @@ async fn callers_cannot_make_series() {
         ];
         assert_eq!(bench.ask("", &fields).await.status, 200);
     }
-    let text = bench.telemetry.scrape(TableFigures::default());
+    let text = bench.telemetry.scrape(&TableStats::default());
     assert_eq!(series(&text).len(), before);
     assert!(!text.contains("key-"));
 }

@@ -5,13 +5,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gate::table::TableStats;
 use gate::time::Now;
 use leasehold_node::clock::Clock;
 use leasehold_node::config;
 use leasehold_node::log::{
     self, AccessLog, Form, Line, MOST_LINES_PER_SECOND, Redactor, RequestLine, TraceContext,
 };
-use leasehold_node::metrics::{TableFigures, Telemetry};
+use leasehold_node::metrics::Telemetry;
 use proptest::prelude::*;
 use serde_json::Value;
 use tracing_subscriber::fmt::MakeWriter;
@@ -193,7 +194,7 @@ fn a_flood_of_refusals_is_not_a_flood_of_lines() {
         }
         assert!(
             telemetry
-                .scrape(TableFigures::default())
+                .scrape(&TableStats::default())
                 .contains("throttle_log_records_dropped_total 900\n")
         );
         log_one(&access, Now::from_nanos(NOW.nanos() + 1_000_000_000));

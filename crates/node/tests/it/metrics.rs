@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use gate::decision::{Decision, LimitFacts, LimitNumber, Outcome, Refusal, Verdict};
 use gate::request::Hits;
+use gate::table::TableStats;
 use gate::time::Now;
-use leasehold_node::metrics::{
-    Answer, Charge, ErrorKind, Reload, Surface, TableFigures, Telemetry,
-};
+use leasehold_node::metrics::{Answer, Charge, ErrorKind, Reload, Surface, Telemetry};
 use policy::model::{Algorithm, Amount, LimitName, Mode, OnDegraded, RuleName};
 use policy::rate::{Rate, Window, WindowMs};
 use smallvec::smallvec;
@@ -101,14 +100,14 @@ fn counts_are_what_was_charged() {
     telemetry.record_undecided(Answer::Preflight, Surface::Http, Duration::ZERO);
     telemetry.error(ErrorKind::BadRequest);
 
-    let table = TableFigures {
-        live: 5,
+    let table = TableStats {
+        live_estimate: 5,
         slots: 64,
-        found: 20,
-        created: 7,
-        evicted: 2,
+        claimed: 7,
+        reclaimed: 2,
+        ..TableStats::default()
     };
-    let text = telemetry.scrape(table);
+    let text = telemetry.scrape(&table);
     let series = series(&text);
     let expected = [
         (
@@ -191,7 +190,7 @@ fn counts_are_what_was_charged() {
             r#"throttle_request_duration_seconds_bucket{surface="rls",le="+Inf"}"#,
             3.0,
         ),
-        ("throttle_cache_hit_total", 20.0),
+        ("throttle_cache_hit_total", 8.0),
         ("throttle_cache_miss_total", 7.0),
         ("throttle_active_keys_count", 5.0),
         (r#"throttle_error_total{kind="bad_request"}"#, 1.0),
@@ -222,7 +221,7 @@ fn many_limits_share_one_series() {
         };
         record(&telemetry, &decision, Charge::Taken, Surface::Rls);
     }
-    let series = series(&telemetry.scrape(TableFigures::default()));
+    let series = series(&telemetry.scrape(&TableStats::default()));
     let admitted: Vec<_> = series
         .iter()
         .filter(|(n, _)| n.starts_with("throttle_limit_admitted"))
@@ -244,13 +243,10 @@ fn a_limit_whose_name_was_not_learnt_is_counted_all_the_same() {
     };
     record(&telemetry, &decision, Charge::Taken, Surface::Rls);
     let name = r#"throttle_limit_admitted_total{rule="(other)",limit="(other)"}"#;
-    assert_eq!(
-        series(&telemetry.scrape(TableFigures::default()))[name],
-        1.0
-    );
+    assert_eq!(series(&telemetry.scrape(&TableStats::default()))[name], 1.0);
     // Learning it later moves its count to its own series.
     telemetry.learn([&unknown]);
-    let series = series(&telemetry.scrape(TableFigures::default()));
+    let series = series(&telemetry.scrape(&TableStats::default()));
     assert_eq!(
         series[r#"throttle_limit_admitted_total{rule="unknown",limit="1m"}"#],
         1.0
@@ -276,7 +272,7 @@ fn nothing_is_lost_between_threads() {
             });
         }
     });
-    let series = series(&telemetry.scrape(TableFigures::default()));
+    let series = series(&telemetry.scrape(&TableStats::default()));
     assert_eq!(
         series[r#"throttle_requests_total{surface="http",verdict="admitted"}"#],
         40_000.0
@@ -292,7 +288,7 @@ fn odd_names_cannot_break_the_text() {
     let telemetry = Telemetry::new(5, NOW);
     let odd = facts(0, "a\"b\\c\nthrottle_error_total 7", Mode::Enforce);
     telemetry.learn([&odd]);
-    let text = telemetry.scrape(TableFigures::default());
+    let text = telemetry.scrape(&TableStats::default());
     assert!(!series(&text).contains_key("throttle_error_total"));
     assert!(
         text.contains(r#"rule="a\"b\\c\nthrottle_error_total 7""#),
@@ -304,7 +300,7 @@ fn odd_names_cannot_break_the_text() {
 fn the_state_of_the_policy_is_shown() {
     let telemetry = Telemetry::new(5, NOW);
     let value = |name: &str| {
-        series(&telemetry.scrape(TableFigures::default()))
+        series(&telemetry.scrape(&TableStats::default()))
             .get(name)
             .copied()
     };

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gate::request::{Hits, Part, Request};
+use gate::table::TableStats;
 use gate::{Gate, Verdict};
 use leasehold_node::clock::Clock;
 use leasehold_node::config::{Loaded, PolicyFormat, PolicySource};
 use leasehold_node::drain::{Life, Phase};
 use leasehold_node::log::{Form, Line, Redactor, SERVICE, subscriber};
-use leasehold_node::metrics::{Reload, TableFigures};
+use leasehold_node::metrics::Reload;
 use leasehold_node::reload::{self, Document, Pace, ReadError, Reloader, Source, Why};
 use leasehold_node::serve::Core;
 use tempfile::TempDir;
@@ -80,7 +81,7 @@ impl Bench {
     }
 
     fn metric(&self, name: &str) -> f64 {
-        series(&self.core.telemetry.scrape(TableFigures::default()))[name]
+        series(&self.core.telemetry.scrape(&TableStats::default()))[name]
     }
 
     fn is_alarmed(&self) -> bool {

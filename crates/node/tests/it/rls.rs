@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use gate::table::TableStats;
 use leasehold_node::config;
 use leasehold_node::log::{AccessLog, Form};
-use leasehold_node::metrics::TableFigures;
 use leasehold_node::render::Options;
 use leasehold_node::rls::{Fields, Rls};
 use leasehold_node::serve::Core;
@@ -399,7 +399,7 @@ async fn a_fault_without_a_decision_is_never_taken_for_a_refusal() {
         assert_eq!(refused.code(), tonic::Code::InvalidArgument);
         assert!(refused.message().starts_with(field), "{refused}");
     }
-    let scrape = fixture.core.telemetry.scrape(TableFigures::default());
+    let scrape = fixture.core.telemetry.scrape(&TableStats::default());
     assert!(
         scrape.contains("throttle_error_total{kind=\"bad_request\"} 2\n"),
         "{scrape}"
@@ -487,7 +487,7 @@ async fn sixty_four_at_once_get_exactly_the_limit() {
             .count(),
         59
     );
-    let scrape = fixture.core.telemetry.scrape(TableFigures::default());
+    let scrape = fixture.core.telemetry.scrape(&TableStats::default());
     for expected in [
         "throttle_limit_admitted_total{rule=\"per-user\",limit=\"1m\"} 5\n",
         "throttle_requests_blocked_total{rule=\"per-user\",limit=\"1m\"} 59\n",
