@@ -145,21 +145,13 @@ impl Check {
         if !matches!(head.method, Method::GET | Method::HEAD | Method::POST) {
             return Err(Fault::MethodNotServed);
         }
-        let query = Query::read(head.uri.query())?;
         let policy = self.gate.snapshot();
         // A proxy may hand on a client's body and its type. What it says of the request itself decides the form, so
         // that no client can ask in its own words.
         if headers::is_asked(&head.headers) || !is_json(&head.headers) {
             let authority = head.uri.authority().map(|authority| authority.as_str());
             let original = Original::read(&head.headers, authority)?;
-            if query.hits.is_some() && original.query() == head.uri.query().map(str::as_bytes) {
-                return Err(Fault::Unusable {
-                    field: "hits".into(),
-                    problem: "the query is also the client's; have the proxy drop the client's \
-                              query from this address"
-                        .into(),
-                });
-            }
+            let query = Query::beside(head.uri.query(), original.query())?;
             let map = Map(&head.headers);
             let has = |name: header::HeaderName| head.headers.contains_key(name);
             let asked = Asked {
@@ -186,7 +178,7 @@ impl Check {
             return Ok(self.put(&policy, &asked, now, reply));
         }
 
-        if query.hits.is_some() {
+        if Query::read(head.uri.query())?.hits.is_some() {
             return Err(Fault::Unusable {
                 field: "hits".into(),
                 problem: "with a JSON question it belongs in the body".into(),

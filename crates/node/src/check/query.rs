@@ -1,7 +1,8 @@
 //! The query of `/v1/check`: `mode=403` and `hits=N`, and nothing else.
 //!
-//! It must be the operator's, yet some proxies hand the client's own query on. So whatever is not known is refused,
-//! and `hits` is refused where it may be the client's.
+//! It must be the operator's, yet some proxies (Caddy's `forward_auth`) put the client's own query in its place. A query
+//! that is also the client's is therefore not taken at its word: what is unknown in it is the client's and means
+//! nothing, and `hits`, by which a client would set its own price, is refused.
 
 use super::fault::Fault;
 
@@ -55,6 +56,33 @@ impl Query {
             }
         }
         Ok(query)
+    }
+
+    /// Reads a query beside that of the request which is asked about.
+    ///
+    /// # Errors
+    /// [`Fault`] as of [`Self::read`], and if the client may have set `hits`.
+    pub fn beside(text: Option<&str>, clients: Option<&[u8]>) -> Result<Self, Fault> {
+        let read = Self::read(text);
+        match text {
+            Some(text) if !text.is_empty() && clients == Some(text.as_bytes()) => match read {
+                Ok(Self { hits: Some(_), .. }) => Err(Fault::Unusable {
+                    field: "hits".into(),
+                    problem: "the query is also the client's; have the proxy drop the client's \
+                              query from this address"
+                        .into(),
+                }),
+                Ok(Self {
+                    hits: None,
+                    refuse_with_403,
+                }) => Ok(Self {
+                    refuse_with_403,
+                    hits: None,
+                }),
+                Err(_) => Ok(Self::default()),
+            },
+            Some(_) | None => read,
+        }
     }
 
     /// Whether a query asks for 403, even if something else in it is wrong: a proxy that understands nothing else
@@ -127,6 +155,33 @@ mod tests {
         for wrong in ["x", "x=1", "Hits=1", "hits", "mode", "&mode=403&="] {
             assert_eq!(field(wrong), "query", "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_query_that_is_the_clients_decides_nothing() {
+        let beside = |query: &str| Query::beside(Some(query), Some(query.as_bytes()));
+        assert_eq!(beside("page=2&sort=up"), Ok(Query::default()));
+        assert_eq!(beside("page=2&hits=0"), Ok(Query::default()));
+        assert_eq!(
+            beside("mode=403"),
+            Ok(Query {
+                refuse_with_403: true,
+                hits: None
+            })
+        );
+        assert!(beside("hits=0").is_err_and(|fault| fault.field() == "hits"));
+        assert!(beside("mode=403&hits=0").is_err_and(|fault| fault.field() == "hits"));
+        // One that is not the client's is the operator's, and read strictly.
+        assert_eq!(
+            Query::beside(Some("hits=5"), Some(b"hits=0")).map(|q| q.hits),
+            Ok(Some(5))
+        );
+        assert_eq!(
+            Query::beside(Some("hits=5"), None).map(|q| q.hits),
+            Ok(Some(5))
+        );
+        assert!(Query::beside(Some("page=2"), Some(b"page=3")).is_err());
+        assert_eq!(Query::beside(Some(""), Some(b"")), Ok(Query::default()));
     }
 
     #[test]

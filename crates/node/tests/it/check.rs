@@ -471,6 +471,17 @@ async fn a_client_cannot_choose_what_is_asked() {
     );
 }
 
+/// Caddy's `forward_auth` as it is short: the client's query stands in the question too.
+#[tokio::test]
+async fn a_clients_query_in_the_question_means_nothing() {
+    let bench = Bench::new(&by_path(2));
+    for (query, status) in [("?page=2", 200), ("?hits=0&page=2", 200), ("?x", 429)] {
+        let uri = format!("/things{query}");
+        let fields = [("x-forwarded-method", "GET"), ("x-forwarded-uri", &*uri)];
+        assert_eq!(bench.ask(query, &fields).await.status, status, "{query}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_missing_or_wrong_is_named() {
     let bench = Bench::new(&by_path(1));
