@@ -124,14 +124,14 @@ pub async fn run(
     ready(node.addresses());
 
     let first = signals.next().await;
-    tracing::info!(event = "signal", name = first);
+    tracing::info!(event = "signal", signal = first);
     tokio::select! {
         cut_off = node.stop() => {
             tracing::info!(event = "stopped", cut_off);
             Ok(Exit::Drained { cut_off })
         }
         second = signals.next() => {
-            tracing::warn!(event = "stopped_at_once", name = second);
+            tracing::warn!(event = "stopped_at_once", signal = second);
             Ok(Exit::Hurried)
         }
     }

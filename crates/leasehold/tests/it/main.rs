@@ -1,0 +1,12 @@
+//! The real binary behind the real proxies, with the files of `deploy/` as they are shipped.
+//!
+//! Needs the programs that `scripts/test setup` installs, and fails without them: a proxy that is not run is not
+//! tested.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by it, as it should")]
+
+mod envoy;
+mod harness;
+mod node;
+mod policies;
+mod proxies;
