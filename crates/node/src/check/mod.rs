@@ -4,6 +4,7 @@
 //! [`Fault`], before anything is charged. The listener is for proxies and programs of the operator's: what they say
 //! of a request is believed. See [`headers`] for the form of proxies and [`json`] for that of programs.
 
+mod decided;
 pub mod fault;
 pub mod headers;
 pub mod json;

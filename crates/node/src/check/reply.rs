@@ -12,8 +12,8 @@ use gate::time::Now;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
+use super::decided::Decided;
 use super::fault::Fault;
-use super::json::Decided;
 use super::query::Query;
 use crate::render::{Body, Options, Summary, Told, fields};
 

@@ -144,7 +144,10 @@ fn tell_refusal(error: &ReadError, message: &str, in_force: &Version) {
     tracing::error!(
         event = "policy_refused",
         file,
-        field = fault.map(|fault| fault.path.as_str()),
+        // A fault of the whole file has no path; its message names what is missing.
+        field = fault
+            .map(|fault| fault.path.as_str())
+            .filter(|path| !path.is_empty()),
         line = fault.map(|fault| fault.at.line as u64),
         error_code = "POLICY_REFUSED",
         error_type = if error.is_unreadable() {
