@@ -3,25 +3,22 @@
 //! Names are lower case, as HTTP/2 and Envoy want them. Values are printable ASCII, times whole seconds and never
 //! negative. Every name appears at most once.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use gate::decision::{Outcome, Verdict};
 use gate::time::Now;
 use policy::model::{Algorithm, Amount};
 use policy::rate::Window;
-use sfv::{Integer, KeyRef, ListSerializer, RefBareItem, StringRef, key_ref};
 
 use super::cors::EXPOSED;
-use super::summary::{Retry, Summary, policy_name};
+use super::summary::{Retry, Summary, push_policy_name};
 use super::{Dialect, Options, SubSecond, whole_millis, whole_seconds};
 
-const Q: &KeyRef = key_ref("q");
-const W: &KeyRef = key_ref("w");
-const R: &KeyRef = key_ref("r");
-const T: &KeyRef = key_ref("t");
 /// Draft-11 wants parameters of one implementation prefixed by its name.
-const BURST: &KeyRef = key_ref("leasehold-burst");
+const BURST: &str = ";leasehold-burst=";
+
+/// The greatest integer of a structured field (RFC 9651, 3.3.1). More is told as that.
+const GREATEST: u64 = 999_999_999_999_999;
 
 /// Calls `each` with every field that tells of a decision made at `now`.
 ///
@@ -39,7 +36,7 @@ pub fn fields(
         match options.dialect {
             Dialect::None => {}
             Dialect::Draft11 => {
-                draft_11(summary, shown, retry_seconds, each);
+                draft_11(summary, shown, retry_seconds, &mut value, each);
                 plain(shown, Reset::Delta, now, &mut value, each);
             }
             Dialect::Draft03 => draft_03(summary, shown, &mut value, each),
@@ -137,14 +134,8 @@ fn draft_03(
             value.push_str(";burst=");
             write_number(value, policy.capacity);
         }
-        value.push_str(";name=\"");
-        for c in policy_name(outcome.facts).chars() {
-            if matches!(c, '"' | '\\') {
-                value.push('\\');
-            }
-            value.push(c);
-        }
-        value.push('"');
+        value.push_str(";name=");
+        push_policy_name(value, outcome.facts);
     }
     each("x-ratelimit-limit", value);
     each("x-ratelimit-remaining", text(value, figures.remaining));
@@ -153,52 +144,50 @@ fn draft_03(
     }
 }
 
+/// `"rule/1m";q=10;w=60` and `"rule/1m";r=9;t=60`: lists of strings with integer parameters (RFC 9651). Written by hand
+/// because every answer carries them; the tests read them with a parser of that standard.
 fn draft_11(
     summary: &Summary<'_, '_>,
     shown: &Outcome<'_>,
     retry_seconds: Option<u64>,
+    value: &mut String,
     each: &mut dyn FnMut(&'static str, &str),
 ) {
-    let mut policies = ListSerializer::new();
+    value.clear();
     for outcome in &summary.policies {
         let Some(figures) = Figures::of(outcome) else {
             continue;
         };
-        let name = policy_name(outcome.facts);
-        let mut item = policies
-            .bare_item(string(&name))
-            .parameter(Q, integer(figures.units));
+        if !value.is_empty() {
+            value.push_str(", ");
+        }
+        push_policy_name(value, outcome.facts);
+        push_parameter(value, ";q=", figures.units);
         if let Some(window) = figures.window_seconds {
-            item = item.parameter(W, integer(window));
+            push_parameter(value, ";w=", window);
         }
         if figures.capacity != figures.units {
-            let _ = item.parameter(BURST, integer(figures.capacity));
+            push_parameter(value, BURST, figures.capacity);
         }
     }
-    if let Some(list) = policies.finish() {
-        each("ratelimit-policy", &list);
+    if !value.is_empty() {
+        each("ratelimit-policy", value);
     }
 
     let Some(figures) = Figures::of(shown) else {
         return;
     };
-    let mut limits = ListSerializer::new();
-    let name = policy_name(shown.facts);
-    let item = limits
-        .bare_item(string(&name))
-        .parameter(R, integer(figures.remaining));
+    value.clear();
+    push_policy_name(value, shown.facts);
+    push_parameter(value, ";r=", figures.remaining);
     if let Some(after) = figures.reset_after {
         // "The Retry-After field value SHOULD NOT reference a point in time earlier than the end of the effective
         // window": of the two, the wait that was worked out from the refusing limits holds.
         let window = whole_seconds(after);
-        let _ = item.parameter(
-            T,
-            integer(retry_seconds.map_or(window, |retry| window.min(retry))),
-        );
+        let told = retry_seconds.map_or(window, |retry| window.min(retry));
+        push_parameter(value, ";t=", told);
     }
-    if let Some(list) = limits.finish() {
-        each("ratelimit", &list);
-    }
+    each("ratelimit", value);
 }
 
 fn cors(
@@ -279,20 +268,25 @@ fn epoch_seconds(now: Now, after: Duration) -> u64 {
     u64::try_from(at).unwrap_or(u64::MAX)
 }
 
-/// A structured field's string.
-fn string(printable: &str) -> RefBareItem<'_> {
-    StringRef::from_str(printable)
-        .expect("policy_name leaves nothing but printable ASCII, which every string may hold")
-        .into()
+/// A structured field's parameter.
+fn push_parameter(value: &mut String, name: &str, number: u64) {
+    value.push_str(name);
+    write_number(value, number.min(GREATEST));
 }
 
-/// A structured field's integer: at most 15 digits, more is told as that.
-fn integer(number: u64) -> RefBareItem<'static> {
-    RefBareItem::Integer(Integer::try_from(number).unwrap_or(Integer::MAX))
-}
-
-fn write_number(value: &mut String, number: u64) {
-    write!(value, "{number}").expect("a String takes all that is written to it");
+/// Decimal digits, without the formatting machinery: every answer has up to a dozen numbers.
+fn write_number(value: &mut String, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    value.push_str(str::from_utf8(&digits[start..]).expect("digits are ASCII"));
 }
 
 fn text(value: &mut String, number: u64) -> &str {

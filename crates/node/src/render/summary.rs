@@ -137,11 +137,31 @@ fn prominence(
 /// that carry it allow nothing else).
 #[must_use]
 pub fn policy_name(facts: &LimitFacts) -> String {
-    let printable = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
     let rule = facts.rule.as_str().chars().map(printable);
     rule.chain(['/'])
         .chain(facts.name.as_str().chars().map(printable))
         .collect()
+}
+
+const fn printable(c: char) -> char {
+    if matches!(c, ' '..='~') { c } else { '?' }
+}
+
+/// Appends that name as a structured field's string (RFC 9651, 4.1.6).
+pub(super) fn push_policy_name(value: &mut String, facts: &LimitFacts) {
+    fn push(value: &mut String, text: &str) {
+        for c in text.chars().map(printable) {
+            if matches!(c, '"' | '\\') {
+                value.push('\\');
+            }
+            value.push(c);
+        }
+    }
+    value.push('"');
+    push(value, facts.rule.as_str());
+    value.push('/');
+    push(value, facts.name.as_str());
+    value.push('"');
 }
 
 /// The window as text for people (`15m`), if there is one.
