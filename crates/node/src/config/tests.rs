@@ -1,6 +1,9 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::rls::Fields;
 
 fn read(text: &str) -> Result<Loaded, ConfigError> {
     Loaded::from_text(Path::new("node.toml"), text)
