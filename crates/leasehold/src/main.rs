@@ -2,6 +2,9 @@
 //!
 //! Exit status: 0 all well; 1 the input has faults; 2 wrong usage, or something could not be read or started.
 
+mod format;
+mod policy;
+mod secret;
 mod serve;
 
 use std::process::ExitCode;
@@ -20,11 +23,15 @@ struct Arguments {
 enum Command {
     /// Run a node.
     Serve(serve::Arguments),
+    /// Check, show, compare and explain policies.
+    #[command(subcommand)]
+    Policy(policy::Command),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Policy(command) => policy::run(&command),
     };
     match done {
         Ok(code) => code,
@@ -32,5 +39,15 @@ fn main() -> ExitCode {
             eprintln!("leasehold: {error:#}");
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn every_command_s_arguments_fit_together() {
+        super::Arguments::command().debug_assert();
     }
 }

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 use node::config::Loaded;
 use node::serve::{Core, Exit, welcome};
 
+use crate::format::Format;
+
 /// Run a node. Without any option: on embedded defaults, with a sample policy.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -18,8 +20,8 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH")]
     policy: Option<PathBuf>,
     /// How the policy is written. Short for `--set policy.format=FORMAT`.
-    #[arg(long, value_name = "FORMAT", value_parser = ["auto", "leasehold", "envoy"])]
-    policy_format: Option<String>,
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    policy_format: Option<Format>,
     /// One setting; wins over the file and the environment.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -35,8 +37,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let path = path.to_str().context("--policy: the path is not UTF-8")?;
         settings.push(format!("policy.path={path}"));
     }
-    if let Some(format) = &arguments.policy_format {
-        settings.push(format!("policy.format={format}"));
+    if let Some(format) = arguments.policy_format {
+        settings.push(format!("policy.format={}", format.name()));
     }
     settings.extend(arguments.settings.iter().cloned());
     let loaded = Loaded::read(arguments.config.as_deref(), std::env::vars_os(), &settings)?;

@@ -9,4 +9,5 @@ mod envoy;
 mod harness;
 mod node;
 mod policies;
+mod policy_command;
 mod proxies;

@@ -134,7 +134,8 @@ pub fn limit(limit: &Limit) -> String {
 }
 
 /// A rate and how it is counted.
-pub(crate) fn amount(amount: Amount) -> String {
+#[must_use]
+pub fn amount(amount: Amount) -> String {
     match amount {
         Amount::Unlimited => "unlimited".to_owned(),
         Amount::Deny => "deny".to_owned(),
@@ -353,7 +354,8 @@ fn list(items: impl Iterator<Item = String>) -> String {
 }
 
 /// Text as a scalar that every YAML reader takes for text.
-fn scalar(text: &str) -> String {
+#[must_use]
+pub fn scalar(text: &str) -> String {
     const READ_AS_OTHER: [&str; 11] = [
         "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf",
     ];
