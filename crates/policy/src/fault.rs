@@ -133,12 +133,18 @@ pub struct Faults {
 impl Faults {
     /// Records a fault.
     pub fn add(&mut self, fault: Fault) -> Reported {
-        if self.faults.len() < MAX_FAULTS {
-            self.faults.push(fault);
-        } else {
+        if self.is_full() {
             self.omitted += 1;
+        } else {
+            self.faults.push(fault);
         }
         Reported(())
+    }
+
+    /// Whether further faults are only counted.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.faults.len() >= MAX_FAULTS
     }
 
     /// Ends the reading: what was read, if there was no fault at all.

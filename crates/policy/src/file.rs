@@ -3,6 +3,7 @@
 //! The format is described in `docs/policy.md` and by [`schema::json_schema`]. All faults of a file are
 //! told together; a file with any fault yields no policy, so that no rule is ever lost by accident.
 
+pub mod key;
 pub mod limits;
 mod names;
 pub mod plans;

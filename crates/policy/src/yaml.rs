@@ -232,6 +232,7 @@ impl Builder<'_, '_> {
                 Event::SequenceEnd | Event::MappingEnd => self.end(span)?,
                 Event::Alias(anchor) => {
                     let copy = self.expand(at, anchor)?;
+                    self.check_depth(at, copy.height)?;
                     self.finish(copy, 0)?
                 }
                 Event::DocumentStart(..) if root.is_some() => {

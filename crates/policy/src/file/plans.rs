@@ -3,7 +3,7 @@
 //! Every name must refer to something: an override for a rule that is not there would silently be
 //! no override. A subject's API key hash is never repeated in a fault.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::fault::{FaultKind, Faults, Quoted, Read};
 use crate::fields::{Fields, Path, Place, suggestion};
@@ -60,7 +60,8 @@ fn read_plan(faults: &mut Faults, place: Place<'_>, outline: &Outline<'_>) -> Re
         return Err(fields.missing(faults, "limits", "[10/s]"));
     }
     if limits.is_none() {
-        let without = |rule: &&&str| !rules.keys().any(|known| known.as_str() == **rule);
+        let own: HashSet<&str> = rules.keys().map(RuleName::as_str).collect();
+        let without = |rule: &&&str| !own.contains(**rule);
         if let Some(rule) = outline.rules_by_plan.iter().find(without) {
             let problem = format!(
                 "has no limits for the rule {}, which takes them from here",
@@ -90,9 +91,14 @@ fn read_overrides(
         let path = Path::Field(place.path, &key.text);
         let place = Place { path: &path, node };
         if !outline.rules.contains(key.text.as_str()) {
-            let known: Vec<&str> = outline.rules.iter().copied().collect();
             let problem = format!("no rule is named {}", Quoted(&key.text));
-            failed = Some(unknown_name(faults, place, &key.text, &known, problem));
+            failed = Some(unknown_name(
+                faults,
+                place,
+                &key.text,
+                &outline.rules,
+                problem,
+            ));
         }
         match read_limits(faults, place) {
             Ok(limits) => {
@@ -108,10 +114,16 @@ fn unknown_name(
     faults: &mut Faults,
     place: Place<'_>,
     name: &str,
-    known: &[&str],
+    known: &BTreeSet<&str>,
     problem: String,
 ) -> crate::fault::Reported {
-    let help = suggestion(name, known).map(|near| format!("did you mean `{near}`?"));
+    // Looking for the nearest of thousands of names is for faults that are told only.
+    let known: Vec<&str> = if faults.is_full() {
+        Vec::new()
+    } else {
+        known.iter().copied().collect()
+    };
+    let help = suggestion(name, &known).map(|near| format!("did you mean `{near}`?"));
     place.fault(faults, FaultKind::UnknownReference, problem, help)
 }
 
@@ -125,9 +137,8 @@ pub fn read_plan_name(
     if outline.plans.contains(name) {
         return Ok(PlanName::new(name));
     }
-    let known: Vec<&str> = outline.plans.iter().copied().collect();
     let problem = format!("no plan is named {}", Quoted(name));
-    Err(unknown_name(faults, place, name, &known, problem))
+    Err(unknown_name(faults, place, name, &outline.plans, problem))
 }
 
 /// Reads `subjects`.

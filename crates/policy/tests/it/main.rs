@@ -1,6 +1,7 @@
 //! The policy crate's integration tests, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod bounds;
 mod diff;
 mod documentation;
 mod envoy;

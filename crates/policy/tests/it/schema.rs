@@ -25,7 +25,7 @@ fn the_schema_in_the_repository_is_the_program_s() {
 
 #[test]
 fn schema_and_reader_know_the_same_fields() {
-    use policy::file::{limits, plans, rules, settings};
+    use policy::file::{key, limits, plans, rules, settings};
     let schema = json_schema();
     let cases: [(&str, &[&str]); 11] = [
         ("", &policy::file::FILE),
@@ -37,7 +37,7 @@ fn schema_and_reader_know_the_same_fields() {
         ("Rule", &rules::RULE),
         ("When", &rules::WHEN),
         ("ValueCondition", &rules::VALUE),
-        ("DetailedKeyPart", &rules::KEY_PART),
+        ("DetailedKeyPart", &key::KEY_PART),
         ("DetailedLimit", &limits::LIMIT),
     ];
     for (name, fields) in cases {

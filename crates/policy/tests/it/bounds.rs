@@ -1,0 +1,96 @@
+//! Files at the bounds: what is too large is refused with the bound named, and costs no more for it.
+
+use leasehold_policy as policy;
+use policy::fault::{FaultKind, MAX_FAULTS, PolicyErrors};
+use policy::yaml::{MAX_BYTES, MAX_DEPTH};
+
+fn refused(source: &str) -> PolicyErrors {
+    policy::file::read(source.as_bytes())
+        .map(|_| panic!("was read"))
+        .unwrap_err()
+}
+
+fn rules(count: usize) -> String {
+    let rules = (0..count).map(|n| format!("- {{name: r{n}, by: address, limits: [5/s]}}\n"));
+    format!("version: 1\nrules:\n{}", rules.collect::<String>())
+}
+
+#[test]
+fn a_file_of_ten_thousand_rules_is_read_and_one_more_is_refused() {
+    let policy = policy::file::read(rules(10_000).as_bytes()).unwrap();
+    assert_eq!(policy.rules.len(), 10_000);
+    let errors = refused(&rules(10_001));
+    assert_eq!(
+        errors.to_string(),
+        "3:3: rules: has 10001 items: at most 10000"
+    );
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused_unread() {
+    let mut source = rules(1);
+    source.push_str(&"#".repeat(MAX_BYTES - source.len()));
+    assert!(policy::file::read(source.as_bytes()).is_ok());
+    source.push('#');
+    let errors = refused(&source);
+    assert_eq!(errors.faults()[0].kind, FaultKind::OutOfRange);
+    assert_eq!(
+        errors.faults()[0].problem,
+        "the file has 4194305 bytes: at most 4194304 are read"
+    );
+}
+
+#[test]
+fn nesting_is_bounded_also_where_aliases_make_it() {
+    for (open, close) in [("[", "]"), ("{a: ", "}")] {
+        let deep = |levels| format!("x: {}1{}", open.repeat(levels), close.repeat(levels));
+        assert_eq!(
+            refused(&deep(MAX_DEPTH - 1)).faults()[0].kind,
+            FaultKind::UnknownField
+        );
+        assert_ne!(
+            refused(&deep(MAX_DEPTH)).faults()[0].kind,
+            FaultKind::UnknownField
+        );
+    }
+    let half = MAX_DEPTH / 2;
+    let (open, close) = ("[".repeat(half), "]".repeat(half));
+    let errors = refused(&format!("a: &a {open}1{close}\nb: {open}*a{close}"));
+    assert_eq!(
+        errors.to_string(),
+        format!("2:36: nested more than {MAX_DEPTH} levels deep")
+    );
+}
+
+#[test]
+fn of_very_many_faults_the_first_are_told_and_the_others_counted() {
+    let subjects: String = (0..20_000)
+        .map(|n| format!("- {{user: u{n}, plan: pl{n}}}\n"))
+        .collect();
+    let plans: String = (0..900)
+        .map(|n| format!("  plan{n}: {{limits: [5/s]}}\n"))
+        .collect();
+    let source = format!("{}plans:\n{plans}subjects:\n{subjects}", rules(1));
+    let errors = refused(&source);
+    assert_eq!(errors.faults().len(), MAX_FAULTS);
+    assert_eq!(errors.omitted(), 20_000 - MAX_FAULTS);
+    assert!(errors.to_string().ends_with("\nand 19900 more"));
+}
+
+#[test]
+fn what_is_quoted_is_escaped_and_cut() {
+    let long = "x".repeat(500);
+    for given in [&long, "a\\u001b[31m", "a\\nb", "\\u202etxt"] {
+        let errors = refused(&format!("version: 1\nrules: \"{given}\"\n\"{given}\": 1\n"));
+        for fault in errors.faults() {
+            assert!(
+                !fault.to_string().contains(['\u{1b}', '\n', '\u{202e}']),
+                "{fault:?}"
+            );
+            assert!(
+                fault.path.len() < 100 && fault.problem.len() < 200,
+                "{fault:?}"
+            );
+        }
+    }
+}
