@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use policy::model::{Amount, Mode};
+use policy::model::{Amount, Mode, OnDegraded};
 use smallvec::SmallVec;
 
 use crate::compile::{Compiled, CompiledLimit};
@@ -13,7 +13,7 @@ use crate::decision::{Decision, Outcome, Refusal, Verdict};
 use crate::meter::Meter;
 use crate::request::Hits;
 use crate::resolve::{Charge, Met, Override, Resolved};
-use crate::table::{Level, Table};
+use crate::table::{Cause, Level, Table};
 use crate::time::Now;
 
 /// One charge with its limit at hand.
@@ -182,15 +182,19 @@ fn refusal(bills: &[Bill<'_, '_>], key_absent: bool) -> Option<Refusal> {
         Force::Quota => quotas_refuse,
         Force::Shadow => false,
     });
-    let mut over_limit = false;
+    let (mut over_limit, mut uncounted) = (false, false);
     for bill in refusing {
         over_limit = true;
+        uncounted |= bill.fails(OnDegraded::FailClosed);
         if bill.never_has_room() {
             return Some(Refusal::Never);
         }
     }
     if key_absent {
         return Some(Refusal::KeyAbsent);
+    }
+    if uncounted {
+        return Some(Refusal::Unavailable);
     }
     over_limit.then_some(Refusal::OverLimit)
 }
@@ -283,9 +287,19 @@ impl<'s, 'r> Bill<'s, 'r> {
             _ if matches!(self.charge.hits, Hits::GiveBack(_)) => true,
             (Amount::Unlimited, _) => true,
             (Amount::Deny, _) => false,
-            (Amount::Metered { .. }, Some(level)) => level.admitted,
+            (Amount::Metered { .. }, Some(level)) => {
+                level.admitted || self.fails(OnDegraded::FailOpen)
+            }
             (Amount::Metered { .. }, None) => false,
         }
+    }
+
+    /// Whether it could not be counted at all and says to do this then.
+    fn fails(&self, how: OnDegraded) -> bool {
+        self.limit.facts.on_degraded == how
+            && self
+                .level
+                .is_some_and(|level| level.cause == Cause::TableFull)
     }
 
     fn never_has_room(&self) -> bool {

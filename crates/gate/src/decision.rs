@@ -57,6 +57,8 @@ pub enum Refusal {
     Never,
     /// A rule refuses requests that lack its key.
     KeyAbsent,
+    /// A limit could not count it, since the table is full of live buckets, and says to fail closed.
+    Unavailable,
 }
 
 /// How one limit stood.

@@ -3,8 +3,8 @@
 use gate::request::Hits;
 use gate::{Refusal, Verdict};
 use policy::model::{
-    Algorithm, Amount, KeyPart, KeySource, Mode, Normalizer, OnAbsent, Plan, PlanName, Policy,
-    RuleLimits, RuleName, Subject, SubjectId,
+    Algorithm, Amount, KeyPart, KeySource, Mode, Normalizer, OnAbsent, OnDegraded, Plan, PlanName,
+    Policy, RuleLimits, RuleName, Subject, SubjectId,
 };
 
 use crate::fixture::*;
@@ -367,4 +367,55 @@ fn normalisers_fold_keys() {
     let plain = keyed(Normalizer::default());
     assert!(hit(&plain, &get("/").header("x-user", "A@x")).admitted());
     assert!(hit(&plain, &get("/").header("x-user", "a@x")).admitted());
+}
+
+/// A table so full that not even the shared cells have room: each limit does as it says, and none forgets a key.
+#[test]
+fn a_full_table_does_as_each_limit_says() {
+    let full = |on_degraded| {
+        let rules = (0..20).map(|n| {
+            let path = format!("/{n}");
+            let mut limit = fixed(1, 60_000);
+            limit.on_degraded = on_degraded;
+            rule(
+                &format!("r{n}"),
+                &[path.as_str()],
+                header("x-key"),
+                vec![limit],
+            )
+        });
+        let gate = gate_for(1, &policy(rules.collect()));
+        let keys: Vec<_> = (0..20).map(|n| format!("key{n}")).collect();
+        let mut verdicts = Vec::new();
+        for rule in 0..20 {
+            for key in &keys {
+                verdicts.push(hit(&gate, &get(&format!("/{rule}")).header("x-key", key)).verdict);
+            }
+        }
+        (verdicts, gate.table().stats(START).no_room)
+    };
+    let count = |verdicts: &[Verdict], verdict| verdicts.iter().filter(|v| **v == verdict).count();
+    let (shared, no_room) = full(OnDegraded::FairShare);
+    let admitted = count(&shared, Verdict::Admitted);
+    assert!(
+        no_room > 0 && admitted < 200,
+        "{admitted} of 400 had a slot or a cell to themselves, {no_room} had none"
+    );
+    assert_eq!(
+        count(&shared, Verdict::Refused(Refusal::OverLimit)),
+        400 - admitted
+    );
+
+    let (closed, no_room) = full(OnDegraded::FailClosed);
+    assert_eq!(
+        count(&closed, Verdict::Refused(Refusal::Unavailable)) as u64,
+        no_room
+    );
+    assert_eq!(count(&closed, Verdict::Admitted), admitted);
+
+    let (open, no_room) = full(OnDegraded::FailOpen);
+    assert_eq!(
+        count(&open, Verdict::Admitted) as u64,
+        admitted as u64 + no_room
+    );
 }

@@ -100,7 +100,11 @@ pub fn policy(rules: Vec<Rule>) -> Policy {
 }
 
 pub fn gate(policy: &Policy) -> Gate {
-    let table = Table::anonymous(NonZeroU64::new(10_000).unwrap()).unwrap();
+    gate_for(10_000, policy)
+}
+
+pub fn gate_for(live_buckets: u64, policy: &Policy) -> Gate {
+    let table = Table::anonymous(NonZeroU64::new(live_buckets).unwrap()).unwrap();
     Gate::new(table, &HashSecret::new(1, [7; 32]), policy).unwrap()
 }
 

@@ -53,7 +53,7 @@ impl Decided {
     /// Tells of a decision.
     #[must_use]
     pub fn of(summary: &Summary<'_, '_>, outcomes: &[Outcome<'_>], request_id: &str) -> Self {
-        let told = Told::Decision(summary);
+        let told = Told(summary);
         Self {
             allowed: summary.verdict == Verdict::Admitted,
             code: told.code(),

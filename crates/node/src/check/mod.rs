@@ -283,7 +283,7 @@ impl Check {
             }
             hops.finish().address
         });
-        let told = Told::Decision(summary);
+        let told = Told(summary);
         let refusing = summary.refusing.first().map(|outcome| outcome.facts);
         let message = told.message();
         self.access.write(&RequestLine {

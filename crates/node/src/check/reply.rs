@@ -74,7 +74,7 @@ impl<'a> Reply<'a> {
         origin: Option<&str>,
         json: bool,
     ) -> Response<Bytes> {
-        let told = Told::Decision(summary);
+        let told = Told(summary);
         let mut response = self.response(told.status());
         let headers = response.headers_mut();
         fields(

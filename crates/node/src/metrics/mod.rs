@@ -203,6 +203,7 @@ impl Telemetry {
                 Verdict::Refused(Refusal::OverLimit) => Answer::OverLimit,
                 Verdict::Refused(Refusal::Never) => Answer::Never,
                 Verdict::Refused(Refusal::KeyAbsent) => Answer::KeyAbsent,
+                Verdict::Refused(Refusal::Unavailable) => Answer::Unavailable,
             },
         };
         let shard = self.shards.of_thread();

@@ -25,40 +25,32 @@ pub struct Body {
     pub bytes: Vec<u8>,
 }
 
-/// What an answer is about. Only admissions have no body.
+/// A decision told in a status, a code and a body. Only admissions have no body.
 #[derive(Clone, Debug)]
-pub enum Told<'a, 'd, 's> {
-    /// A decision.
-    Decision(&'a Summary<'d, 's>),
-    /// No decision could be made, and the limit says to refuse then. A fault of ours, hence never 429.
-    Unavailable,
-}
+pub struct Told<'a, 'd, 's>(pub &'a Summary<'d, 's>);
 
 impl Told<'_, '_, '_> {
     /// The HTTP status, in words that clients act upon: 429 is worth a retry, 403 and 503 are no quota's doing.
     #[must_use]
     pub const fn status(&self) -> u16 {
-        match self {
-            Self::Decision(summary) => match summary.verdict {
-                Verdict::Admitted => 200,
-                Verdict::Refused(Refusal::OverLimit | Refusal::Never) => 429,
-                Verdict::Refused(Refusal::KeyAbsent) => 403,
-            },
-            Self::Unavailable => 503,
+        match self.0.verdict {
+            Verdict::Admitted => 200,
+            Verdict::Refused(Refusal::OverLimit | Refusal::Never) => 429,
+            Verdict::Refused(Refusal::KeyAbsent) => 403,
+            // A fault of ours, hence never 429.
+            Verdict::Refused(Refusal::Unavailable) => 503,
         }
     }
 
     /// The stable code of the error, none for an admission.
     #[must_use]
     pub const fn code(&self) -> Option<&'static str> {
-        match self {
-            Self::Decision(summary) => match summary.verdict {
-                Verdict::Admitted => None,
-                Verdict::Refused(Refusal::OverLimit) => Some("RATE_LIMIT_EXCEEDED"),
-                Verdict::Refused(Refusal::Never) => Some("RATE_LIMIT_NEVER_ADMITS"),
-                Verdict::Refused(Refusal::KeyAbsent) => Some("RATE_LIMIT_KEY_ABSENT"),
-            },
-            Self::Unavailable => Some("RATE_LIMITER_UNAVAILABLE"),
+        match self.0.verdict {
+            Verdict::Admitted => None,
+            Verdict::Refused(Refusal::OverLimit) => Some("RATE_LIMIT_EXCEEDED"),
+            Verdict::Refused(Refusal::Never) => Some("RATE_LIMIT_NEVER_ADMITS"),
+            Verdict::Refused(Refusal::KeyAbsent) => Some("RATE_LIMIT_KEY_ABSENT"),
+            Verdict::Refused(Refusal::Unavailable) => Some("RATE_LIMITER_UNAVAILABLE"),
         }
     }
 
@@ -97,66 +89,46 @@ impl Told<'_, '_, '_> {
     }
 
     fn problem_type(&self) -> String {
-        let name = match self {
-            Self::Decision(summary) => match summary.verdict {
-                Verdict::Admitted | Verdict::Refused(Refusal::OverLimit | Refusal::Never) => {
-                    "quota-exceeded"
-                }
-                // RFC 9457, 4.2.1: the problem is what its status says.
-                Verdict::Refused(Refusal::KeyAbsent) => return "about:blank".into(),
-            },
-            Self::Unavailable => "temporary-reduced-capacity",
+        let name = match self.0.verdict {
+            Verdict::Admitted | Verdict::Refused(Refusal::OverLimit | Refusal::Never) => {
+                "quota-exceeded"
+            }
+            // RFC 9457, 4.2.1: the problem is what its status says.
+            Verdict::Refused(Refusal::KeyAbsent) => return "about:blank".into(),
+            Verdict::Refused(Refusal::Unavailable) => "temporary-reduced-capacity",
         };
         format!("{PROBLEM_TYPES}{name}")
     }
 
     const fn title(&self) -> &'static str {
-        match self {
-            Self::Decision(summary) => match summary.verdict {
-                Verdict::Admitted | Verdict::Refused(Refusal::OverLimit) => "Quota exceeded",
-                Verdict::Refused(Refusal::Never) => "Not within any quota",
-                Verdict::Refused(Refusal::KeyAbsent) => "Forbidden",
-            },
-            Self::Unavailable => "Rate limiter unavailable",
+        match self.0.verdict {
+            Verdict::Admitted | Verdict::Refused(Refusal::OverLimit) => "Quota exceeded",
+            Verdict::Refused(Refusal::Never) => "Not within any quota",
+            Verdict::Refused(Refusal::KeyAbsent) => "Forbidden",
+            Verdict::Refused(Refusal::Unavailable) => "Rate limiter unavailable",
         }
     }
 
     fn violated_policies(&self) -> Option<Vec<String>> {
-        match self {
-            Self::Decision(summary) if !summary.refusing.is_empty() => Some(
-                summary
-                    .refusing
-                    .iter()
-                    .map(|o| policy_name(o.facts))
-                    .collect(),
-            ),
-            Self::Decision(_) | Self::Unavailable => None,
-        }
+        let names = || self.0.refusing.iter().map(|o| policy_name(o.facts));
+        // That a limit could not be counted is no fault of the caller's.
+        let violated = self.0.verdict != Verdict::Refused(Refusal::Unavailable);
+        (violated && !self.0.refusing.is_empty()).then(|| names().collect())
     }
 
     /// The refusing limit that holds out longest.
     fn longest_refusing(&self) -> Option<&Outcome<'_>> {
-        match self {
-            Self::Decision(summary) => summary
-                .refusing
-                .iter()
-                .max_by_key(|o| o.retry_after.unwrap_or(Duration::MAX))
-                .copied(),
-            Self::Unavailable => None,
-        }
+        self.0
+            .refusing
+            .iter()
+            .max_by_key(|o| o.retry_after.unwrap_or(Duration::MAX))
+            .copied()
     }
 
     /// What happened and what helps, in a sentence or two. Empty for an admission.
     #[must_use]
     pub fn message(&self) -> String {
-        let summary = match self {
-            Self::Decision(summary) => summary,
-            Self::Unavailable => {
-                return "The rate limiter cannot decide at present, and this limit refuses then. \
-                        This is no quota: try again later."
-                    .into();
-            }
-        };
+        let summary = self.0;
         let window = self.longest_refusing().and_then(window_text);
         match summary.verdict {
             Verdict::Admitted => String::new(),
@@ -192,6 +164,11 @@ impl Told<'_, '_, '_> {
             Verdict::Refused(Refusal::KeyAbsent) => {
                 "This request lacks what its quota is counted by, such as an API key. \
                  Send it; waiting does not help."
+                    .into()
+            }
+            Verdict::Refused(Refusal::Unavailable) => {
+                "The rate limiter cannot count this request at present, and its quota refuses then. \
+                 Try again later."
                     .into()
             }
         }

@@ -85,6 +85,8 @@ impl<'d, 's> Summary<'d, 's> {
         let retry = match decision.verdict {
             Verdict::Admitted => Retry::NotRefused,
             Verdict::Refused(Refusal::Never | Refusal::KeyAbsent) => Retry::Never,
+            // When the table has room again cannot be known: a second is a start.
+            Verdict::Refused(Refusal::Unavailable) => Retry::After(Duration::from_secs(1)),
             // Over all outcomes, not `refusing`, in which a limit that two parts met appears once.
             Verdict::Refused(Refusal::OverLimit) => enforcing()
                 .filter(|o| !o.has_room)

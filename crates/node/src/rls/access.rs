@@ -25,10 +25,7 @@ pub fn write(
         requests().find_map(|request| sources.iter().find_map(|source| value(request, source)))
     };
     let message = told.message();
-    let refusing = match told {
-        Told::Decision(summary) => summary.refusing.first().map(|outcome| outcome.facts),
-        Told::Unavailable => None,
-    };
+    let refusing = told.0.refusing.first().map(|outcome| outcome.facts);
     log.write(&RequestLine {
         request_id,
         trace: header("traceparent").and_then(TraceContext::read),

@@ -49,7 +49,7 @@ pub fn answer(
                     .iter_mut()
                     .for_each(|status| status.set_code(Code::OverLimit));
             }
-            if let Some(body) = Told::Decision(summary).body(rls.options.body, now, request_id) {
+            if let Some(body) = Told(summary).body(rls.options.body, now, request_id) {
                 response.raw_body = body.bytes;
                 response
                     .response_headers_to_add

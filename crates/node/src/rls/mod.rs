@@ -112,7 +112,7 @@ impl Rls {
         self.telemetry
             .record(&decision, charge, Surface::Rls, now, elapsed);
         if logged {
-            let told = Told::Decision(&summary);
+            let told = Told(&summary);
             access::write(&self.access, &parts, identity, &told, elapsed, &request_id);
         }
         Ok(response)

@@ -394,7 +394,7 @@ fn what_is_not_disclosed_is_not_told() {
     }
     let summary = Summary::of(&refusal);
     for form in [BodyForm::Problem, BodyForm::ErrorObject] {
-        let body = Told::Decision(&summary).body(form, now(), "id").unwrap();
+        let body = Told(&summary).body(form, now(), "id").unwrap();
         assert!(!String::from_utf8(body.bytes).unwrap().contains("987654321"));
     }
     // Retry-After of the hidden limit is told; `t` of the shown one does not lie beyond it.
@@ -561,7 +561,7 @@ fn bodies() {
 
     let body = |decision: &Decision<'_>, form| {
         let summary = Summary::of(decision);
-        let told = Told::Decision(&summary);
+        let told = Told(&summary);
         let body = told.body(form, now(), "req-1").unwrap();
         (
             told.status(),
@@ -601,17 +601,18 @@ fn bodies() {
             r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":"This request lacks what its quota is counted by, such as an API key. Send it; waiting does not help.","request_id":"req-1"}"#.into()
         )
     );
-    let unavailable = Told::Unavailable;
-    assert_eq!(unavailable.status(), 503);
+    let unavailable = refused(Refusal::Unavailable, smallvec![dry(&minute, 0, Some(0))]);
     assert_eq!(
-        String::from_utf8(
-            unavailable
-                .body(BodyForm::ErrorObject, now(), "req-1")
-                .unwrap()
-                .bytes
+        body(&unavailable, BodyForm::ErrorObject),
+        (
+            503,
+            "application/json",
+            r#"{"error":{"code":"RATE_LIMITER_UNAVAILABLE","message":"The rate limiter cannot count this request at present, and its quota refuses then. Try again later.","http_status":503,"timestamp":"2026-11-30T19:34:15.250Z","request_id":"req-1"}}"#.into()
         )
-        .unwrap(),
-        r#"{"error":{"code":"RATE_LIMITER_UNAVAILABLE","message":"The rate limiter cannot decide at present, and this limit refuses then. This is no quota: try again later.","http_status":503,"timestamp":"2026-11-30T19:34:15.250Z","request_id":"req-1"}}"#
+    );
+    assert_eq!(
+        Summary::of(&unavailable).retry,
+        Retry::After(Duration::from_secs(1))
     );
     let summary = Summary::of(&admitted(smallvec![])).verdict;
     assert_eq!(summary, Verdict::Admitted);
