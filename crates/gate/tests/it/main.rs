@@ -6,6 +6,7 @@ extern crate leasehold_gate as gate;
 
 mod allocation;
 mod check;
+mod envoy_files;
 mod fixture;
 mod matching;
 mod table;
