@@ -12,6 +12,26 @@ use foldhash::fast::FixedState;
 use super::draws::{Draws, key_id};
 use super::subject::{Role, Subject};
 
+/// Reading the clock and nothing else: the part of every row that no table can better.
+pub struct ClockOnly;
+
+impl Subject for ClockOnly {
+    fn name(&self) -> &'static str {
+        "std clock read alone"
+    }
+
+    fn role(&self) -> Role {
+        Role::Shown
+    }
+
+    fn run(&self, _thread: usize, draws: &Draws, from: usize, to: usize) {
+        for id in &draws.ids[from..to] {
+            black_box(id);
+            black_box(Instant::now());
+        }
+    }
+}
+
 /// papaya: pinned for each decision, as a surface that serves one request at a time would.
 pub struct Papaya(papaya::HashMap<u128, AtomicU64, FixedState>);
 

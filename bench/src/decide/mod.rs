@@ -54,11 +54,13 @@ fn group_name(keys: u32, spread: Spread, threads: usize) -> String {
 
 fn subjects(keys: u32) -> Vec<Box<dyn Subject>> {
     vec![
+        Box::new(floor::ClockOnly),
         Box::new(floor::Papaya::new(keys)),
         Box::new(floor::SccIndex::new(keys)),
         Box::new(floor::SccMap::new(keys)),
         Box::new(floor::Dash::new(keys)),
-        Box::new(peers::Governor::new(keys)),
+        Box::new(peers::governor_quanta(keys)),
+        Box::new(peers::governor_std(keys)),
         Box::new(peers::Limitador::new(keys)),
         Box::new(peers::PingoraLimits::new()),
     ]
@@ -100,7 +102,7 @@ fn group_rows(
             None => row,
         };
         match subject.role() {
-            Role::Floor | Role::Peer | Role::Sketch => rows.push(row),
+            Role::Floor | Role::Peer | Role::Shown => rows.push(row),
             Role::Ours => {
                 let bound = if keys >= 1_000_000 { 1.0 } else { 1.3 };
                 rows.push(row.goal(Goal::AtMost(bound)));

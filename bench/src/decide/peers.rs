@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use foldhash::fast::FixedState;
-use governor::clock::DefaultClock;
+use governor::clock::{Clock, DefaultClock, MonotonicClock};
 use governor::middleware::NoOpMiddleware;
 use governor::state::InMemoryState;
 use governor::{Quota, RateLimiter};
@@ -21,31 +21,52 @@ use limitador::storage::in_memory::InMemoryStorage;
 use super::draws::{Draws, key_id};
 use super::subject::{Role, Subject};
 
-/// governor: GCRA over dashmap, with the clock it picks itself (quanta) and our hasher instead of SipHash.
-pub struct Governor(
-    RateLimiter<
-        u128,
-        dashmap::DashMap<u128, InMemoryState, FixedState>,
-        DefaultClock,
-        NoOpMiddleware<<DefaultClock as governor::clock::Clock>::Instant>,
-    >,
-);
+type GovernorOf<C> = RateLimiter<
+    u128,
+    dashmap::DashMap<u128, InMemoryState, FixedState>,
+    C,
+    NoOpMiddleware<<C as Clock>::Instant>,
+>;
 
-impl Governor {
+/// governor: GCRA over dashmap, with our hasher instead of SipHash.
+pub struct Governor<C: Clock> {
+    name: &'static str,
+    limiter: GovernorOf<C>,
+}
+
+/// governor with the clock that it picks itself: quanta, which reads the processor's counter unfenced.
+pub fn governor_quanta(keys: u32) -> Governor<DefaultClock> {
+    Governor::new(
+        "governor keyed, quanta clock",
+        keys,
+        DefaultClock::default(),
+    )
+}
+
+/// governor with the standard library's clock, as the floor and most services read it.
+pub fn governor_std(keys: u32) -> Governor<MonotonicClock> {
+    Governor::new("governor keyed, std clock", keys, MonotonicClock)
+}
+
+impl<C: Clock> Governor<C> {
     /// Has seen `keys` keys.
-    pub fn new(keys: u32) -> Self {
+    fn new(name: &'static str, keys: u32, clock: C) -> Self {
         let quota = Quota::per_second(NonZeroU32::MAX);
-        let limiter = RateLimiter::dashmap_with_hasher(quota, FixedState::default());
+        let limiter =
+            RateLimiter::dashmap_with_clock_and_hasher(quota, clock, FixedState::default());
         for index in 0..keys {
             let _ = limiter.check_key(&key_id(index));
         }
-        Self(limiter)
+        Self { name, limiter }
     }
 }
 
-impl Subject for Governor {
+impl<C: Clock + Sync> Subject for Governor<C>
+where
+    C::Instant: Sync,
+{
     fn name(&self) -> &'static str {
-        "governor keyed"
+        self.name
     }
 
     fn role(&self) -> Role {
@@ -54,7 +75,7 @@ impl Subject for Governor {
 
     fn run(&self, _thread: usize, draws: &Draws, from: usize, to: usize) {
         for id in &draws.ids[from..to] {
-            let _ = black_box(self.0.check_key(id));
+            let _ = black_box(self.limiter.check_key(id));
         }
     }
 }
@@ -153,7 +174,7 @@ impl Subject for PingoraLimits {
     }
 
     fn role(&self) -> Role {
-        Role::Sketch
+        Role::Shown
     }
 
     fn run(&self, _thread: usize, draws: &Draws, from: usize, to: usize) {

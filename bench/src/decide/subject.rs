@@ -13,8 +13,8 @@ pub enum Role {
     Floor,
     /// Another limiter that counts exactly.
     Peer,
-    /// Another limiter that estimates: shown, not raced.
-    Sketch,
+    /// Neither: shown, not raced.
+    Shown,
     /// Leasehold.
     Ours,
 }
