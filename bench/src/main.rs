@@ -1,15 +1,25 @@
 //! Leasehold beside its peers and its floor: one run, one table. `scripts/bench` installs what it needs and calls it.
 
 mod decide;
+mod envoy;
+mod leasehold;
+mod load;
+mod memory;
 mod plan;
+mod redis;
+mod rls;
 mod row;
+mod server;
+mod tools;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+
+use row::Row;
 
 /// Measures Leasehold side by side with what it is held against, and prints one table.
 #[derive(Parser)]
@@ -25,21 +35,65 @@ struct Arguments {
     only: Option<String>,
 }
 
+/// Why nothing, or not all, was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A server is not there.
+    #[error(transparent)]
+    Server(#[from] server::ServerError),
+    /// A load could not be put on.
+    #[error(transparent)]
+    Load(#[from] load::LoadError),
+    /// A program could not be run.
+    #[error("cannot run {program}: {error}")]
+    Run {
+        /// Which.
+        program: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A program said something else than expected.
+    #[error("{program}: {said}")]
+    Said {
+        /// Which.
+        program: &'static str,
+        /// What it said.
+        said: String,
+    },
+    /// The system refused something.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let plan = plan::Plan {
         quick: arguments.quick,
         only: arguments.only,
     };
-    let rows = decide::measure(&plan);
-    if let Err(error) = report(&rows, arguments.json) {
+    let mut rows = Vec::new();
+    let measured = measure(&plan, &mut rows);
+    // What was measured is shown even if something failed later.
+    let reported = report(&rows, arguments.json.as_deref());
+    for error in [measured.err(), reported.err().map(Failure::Io)]
+        .into_iter()
+        .flatten()
+    {
         eprintln!("bench: {error}");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }
 
-fn report(rows: &[row::Row], json: Option<PathBuf>) -> io::Result<()> {
+fn measure(plan: &plan::Plan, rows: &mut Vec<Row>) -> Result<(), Failure> {
+    rows.extend(decide::measure(plan));
+    rows.extend(rls::measure(plan)?);
+    rows.extend(envoy::measure(plan)?);
+    rows.extend(memory::measure(plan)?);
+    Ok(())
+}
+
+fn report(rows: &[Row], json: Option<&Path>) -> io::Result<()> {
     row::print(rows, &mut io::stdout().lock())?;
     if let Some(path) = json {
         fs::write(path, serde_json::to_string_pretty(rows)? + "\n")?;

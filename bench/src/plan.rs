@@ -1,5 +1,7 @@
 //! What the command line asked for: which groups, how long, how often.
 
+use std::time::Duration;
+
 /// Runs of each subject in a group, whatever else was asked for.
 const ROUNDS: usize = 5;
 
@@ -25,6 +27,25 @@ impl Plan {
     /// Decisions by each thread in a run in process.
     pub fn decisions(&self) -> usize {
         if self.quick { 1 << 20 } else { 1 << 22 }
+    }
+
+    /// How long a load is counted.
+    pub fn load_time(&self) -> Duration {
+        if self.quick {
+            Duration::from_millis(1500)
+        } else {
+            Duration::from_secs(5)
+        }
+    }
+
+    /// How long a burst lasts: the same always, for it is part of what is measured.
+    pub fn burst_time(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    /// Fresh servers that are filled with keys; their memory hardly differs from run to run.
+    pub fn memory_rounds(&self) -> usize {
+        ROUNDS
     }
 
     /// Tells whoever waits what is going on.

@@ -38,6 +38,8 @@ pub enum Goal {
     AtMost(f64),
     /// Less than this.
     Below(f64),
+    /// More than this.
+    Above(f64),
     /// No less than this.
     AtLeast(f64),
 }
@@ -47,6 +49,7 @@ impl Goal {
         match self {
             Self::AtMost(bound) => figure <= bound,
             Self::Below(bound) => figure < bound,
+            Self::Above(bound) => figure > bound,
             Self::AtLeast(bound) => figure >= bound,
         }
     }
@@ -57,6 +60,7 @@ impl std::fmt::Display for Goal {
         match self {
             Self::AtMost(bound) => write!(f, "<= {bound}"),
             Self::Below(bound) => write!(f, "< {bound}"),
+            Self::Above(bound) => write!(f, "> {bound}"),
             Self::AtLeast(bound) => write!(f, ">= {bound}"),
         }
     }
