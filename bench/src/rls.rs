@@ -371,12 +371,7 @@ fn compared(group: &str, all: &[(&'static str, Vec<Measured>)], figures: &[Figur
                 } else {
                     Goal::Below(1.0)
                 };
-                rows.push(row.clone().against(CRAB, crab).goal(goal));
-            }
-            for name in [REDIS, REDIS_BENCHMARK] {
-                if let Some(redis) = median_of(name) {
-                    rows.push(row.clone().against(name, redis));
-                }
+                rows.push(row.against(CRAB, crab).goal(goal));
             }
         }
     }
