@@ -1,5 +1,5 @@
-//! Through Envoy: one Envoy with four listeners that differ in their limiter alone. The API behind it answers from
-//! Envoy itself, so that what is compared is the limiter and not an upstream.
+//! Through Envoy: one Envoy with four listeners that differ in their limiter alone. The API behind them is a fifth
+//! listener of the same Envoy that answers by itself, so that no upstream's noise is measured along.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -130,14 +130,30 @@ fn start(
     empty: SocketAddr,
     ours: SocketAddr,
 ) -> Result<Server, Failure> {
+    let api = free_address()?;
     let listed: String = listeners
         .iter()
-        .map(|(name, address)| listener(name, *address))
+        .map(|(name, at)| listener(name, *at))
         .collect();
-    let clusters: String = [("empty", empty), ("leasehold", ours)]
-        .map(|(name, at)| cluster(name, at))
-        .concat();
-    let config = format!("static_resources:\n  listeners:\n{listed}  clusters:\n{clusters}");
+    let api_listener = at(LISTENER, api)
+        .replace(
+            "ROUTE",
+            "direct_response: {status: 200, body: {inline_string: ok}}",
+        )
+        .replace("          FILTER\n", "");
+    let clusters = [
+        ("empty", empty, HTTP2),
+        ("leasehold", ours, HTTP2),
+        ("api", api, ""),
+    ]
+    .map(|(name, address, options)| {
+        at(CLUSTER, address)
+            .replace("NAME", name)
+            .replace("    OPTIONS\n", options)
+    })
+    .concat();
+    let config =
+        format!("static_resources:\n  listeners:\n{listed}{api_listener}  clusters:\n{clusters}");
     let last = listeners.last().map_or(empty, |(_, address)| *address);
     let file = std::env::temp_dir().join(format!("leasehold-bench-envoy-{}.yaml", last.port()));
     fs::write(&file, config)?;
@@ -164,15 +180,13 @@ fn listener(name: &str, address: SocketAddr) -> String {
         OURS => RLS_FILTER.replace("CLUSTER", "leasehold"),
         _ => String::new(),
     };
-    LISTENER
-        .replace("ADDRESS", &address.ip().to_string())
-        .replace("PORT", &address.port().to_string())
+    at(LISTENER, address)
+        .replace("ROUTE", "route: {cluster: api}")
         .replace("          FILTER\n", &filter)
 }
 
-fn cluster(name: &str, address: SocketAddr) -> String {
-    CLUSTER
-        .replace("NAME", name)
+fn at(template: &str, address: SocketAddr) -> String {
+    template
         .replace("ADDRESS", &address.ip().to_string())
         .replace("PORT", &address.port().to_string())
 }
@@ -190,7 +204,7 @@ const LISTENER: &str = r#"  - address: {socket_address: {address: ADDRESS, port_
               domains: ["*"]
               routes:
               - match: {prefix: "/"}
-                direct_response: {status: 200, body: {inline_string: "ok"}}
+                ROUTE
               rate_limits:
               - actions:
                 - request_headers: {header_name: x-key, descriptor_key: key}
@@ -224,13 +238,16 @@ const RLS_FILTER: &str = r#"          - name: envoy.filters.http.ratelimit
 const CLUSTER: &str = r#"  - name: NAME
     type: STATIC
     connect_timeout: 1s
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {http2_protocol_options: {}}
+    OPTIONS
     load_assignment:
       cluster_name: NAME
       endpoints:
       - lb_endpoints:
         - endpoint: {address: {socket_address: {address: ADDRESS, port_value: PORT}}}
+"#;
+
+const HTTP2: &str = r#"    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
 "#;

@@ -33,6 +33,9 @@ struct Arguments {
     /// Measure only the groups whose name contains this.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
+    /// Measure one thing in this process alone and print the number: how the program calls itself.
+    #[arg(long, hide = true)]
+    alone: Option<String>,
 }
 
 /// Why nothing, or not all, was measured.
@@ -67,6 +70,15 @@ pub enum Failure {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(alone) = arguments.alone {
+        return match alone.as_str() {
+            memory::BYTES_PER_BUCKET => {
+                println!("{}", decide::bytes_per_bucket());
+                ExitCode::SUCCESS
+            }
+            _ => ExitCode::FAILURE,
+        };
+    }
     let plan = plan::Plan {
         quick: arguments.quick,
         only: arguments.only,
@@ -87,6 +99,7 @@ fn main() -> ExitCode {
 
 fn measure(plan: &plan::Plan, rows: &mut Vec<Row>) -> Result<(), Failure> {
     rows.extend(decide::measure(plan));
+    rows.extend(decide::measure_bucket(plan)?);
     rows.extend(rls::measure(plan)?);
     rows.extend(envoy::measure(plan)?);
     rows.extend(memory::measure(plan)?);

@@ -125,6 +125,9 @@ fn filled(
     Ok(resident)
 }
 
+/// What [`alone`] can measure.
+pub const BYTES_PER_BUCKET: &str = "bytes-per-bucket";
+
 /// Runs this program again to measure one thing alone; it prints a number.
 ///
 /// # Errors

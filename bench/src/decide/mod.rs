@@ -5,9 +5,11 @@
 
 pub mod draws;
 mod floor;
+mod ours;
 mod peers;
 pub mod subject;
 
+use crate::Failure;
 use crate::plan::Plan;
 use crate::row::{Goal, Row, median};
 use draws::{Draws, Spread};
@@ -48,12 +50,36 @@ pub fn measure(plan: &Plan) -> Vec<Row> {
     rows
 }
 
+/// Memory of a bucket in a table of a million live ones: each run in a process of its own.
+pub fn measure_bucket(plan: &Plan) -> Result<Vec<Row>, Failure> {
+    let group = "decide/bytes a live bucket of 1000000";
+    if !plan.wants(group) {
+        return Ok(Vec::new());
+    }
+    plan.say(group);
+    let runs: Result<Vec<f64>, Failure> = (0..plan.rounds())
+        .map(|_| crate::memory::alone(crate::memory::BYTES_PER_BUCKET))
+        .collect();
+    Ok(vec![
+        Row::new(format!("{group}/leasehold"), "bytes", runs?).goal(Goal::AtMost(100.0)),
+    ])
+}
+
+/// What a process that was started for it measures.
+pub fn bytes_per_bucket() -> f64 {
+    ours::bytes_per_bucket(1_000_000)
+}
+
 fn group_name(keys: u32, spread: Spread, threads: usize) -> String {
     format!("decide/{keys} keys/{}/{threads}t", spread.word())
 }
 
 fn subjects(keys: u32) -> Vec<Box<dyn Subject>> {
-    vec![
+    let mut subjects: Vec<Box<dyn Subject>> = vec![
+        Box::new(ours::fixed_window(keys)),
+        Box::new(ours::token_bucket(keys)),
+        Box::new(ours::sliding_window(keys)),
+        Box::new(ours::two_limits(keys)),
         Box::new(floor::ClockOnly),
         Box::new(floor::Papaya::new(keys)),
         Box::new(floor::SccIndex::new(keys)),
@@ -63,7 +89,11 @@ fn subjects(keys: u32) -> Vec<Box<dyn Subject>> {
         Box::new(peers::governor_std(keys)),
         Box::new(peers::Limitador::new(keys)),
         Box::new(peers::PingoraLimits::new()),
-    ]
+    ];
+    for matching in ours::Matching::all(keys) {
+        subjects.push(Box::new(matching));
+    }
+    subjects
 }
 
 fn group_rows(
@@ -115,6 +145,20 @@ fn group_rows(
                 }
             }
         }
+    }
+    let matching = |name: &str| {
+        let at = subjects.iter().position(|subject| subject.name() == name)?;
+        Some(median(&runs[at]))
+    };
+    if let (Some(one), Some(thousand)) = (
+        matching(ours::MATCHING_1),
+        subjects
+            .iter()
+            .position(|s| s.name() == ours::MATCHING_1000),
+    ) {
+        let name = format!("{group}/{}", ours::MATCHING_1000);
+        let row = Row::new(name, "ns", runs[thousand].clone());
+        rows.push(row.against(ours::MATCHING_1, one).goal(Goal::AtMost(2.0)));
     }
     rows
 }

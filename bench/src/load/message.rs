@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(request.domain, "bench");
         assert_eq!(request.descriptors.len(), 1);
         assert_eq!(request.descriptors[0].entries[0].key, "key");
-        assert_eq!(request.descriptors[0].entries[0].value, "k00000042");
+        assert_eq!(request.descriptors[0].entries[0].value, b"k00000042");
     }
 
     #[test]

@@ -182,8 +182,8 @@ pub fn run(load: Load<'_>) -> Result<Report, LoadError> {
 struct Generator<'a> {
     load: Load<'a>,
     epoll: OwnedFd,
-    /// Kept open while it ticks.
-    _timer: Option<OwnedFd>,
+    /// Ticks as often as requests fall due.
+    timer: Option<OwnedFd>,
     connections: Vec<Connection>,
     start: Instant,
     /// Requests sent so far; the next one's number.
@@ -220,7 +220,7 @@ impl<'a> Generator<'a> {
         Ok(Self {
             load,
             epoll,
-            _timer: timer,
+            timer,
             connections,
             start: Instant::now(),
             sent: 0,
@@ -265,6 +265,10 @@ impl<'a> Generator<'a> {
             for event in &events {
                 let tag = event.data.u64();
                 if tag == TIMER {
+                    if let Some(timer) = &self.timer {
+                        // It ticks no further until it is read. How often it has does not matter.
+                        let _ = rustix::io::read(timer, &mut [0; 8]);
+                    }
                     continue;
                 }
                 let number = tag as usize;
@@ -396,8 +400,7 @@ fn ticking(epoll: &OwnedFd, tick: Duration) -> io::Result<OwnedFd> {
         it_value: every,
     };
     timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)?;
-    // Edge-triggered: each expiry is one event, and its count is never read.
-    let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    let events = epoll::EventFlags::IN;
     epoll::add(epoll, &timer, epoll::EventData::new_u64(TIMER), events)?;
     Ok(timer)
 }
