@@ -26,7 +26,7 @@ impl Plan {
 
     /// Decisions by each thread in a run in process.
     pub fn decisions(&self) -> usize {
-        if self.quick { 1 << 20 } else { 1 << 22 }
+        if self.quick { 1 << 19 } else { 1 << 22 }
     }
 
     /// How long a load is counted.

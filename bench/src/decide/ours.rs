@@ -7,12 +7,11 @@ use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use gate::bucket::BucketId;
 use gate::hash::HashSecret;
 use gate::request::{HeaderLookup, Headers};
 use gate::table::Table;
 use gate::time::Now;
-use gate::{Gate, Hits, Part, Request, Resolved, Verdict};
+use gate::{Gate, Hits, Met, Part, Request, Verdict};
 use node::clock::Clock;
 use policy::model::{
     Algorithm, Amount, KeyPart, KeySource, Limit, LimitName, Mode, Normalizer, OnAbsent,
@@ -73,9 +72,13 @@ impl Setting {
         }])
     }
 
-    fn resolve(&self, index: u32) -> Resolved {
+    fn met<const LIMITS: usize>(&self, index: u32) -> [Met; LIMITS] {
         let policy = self.gate.snapshot();
-        self.request(index, |parts| self.gate.resolve(&policy, parts))
+        let resolved = self.request(index, |parts| self.gate.resolve(&policy, parts));
+        let mut met = resolved
+            .met()
+            .expect("the request has one part and its key");
+        [(); LIMITS].map(|()| met.next().expect("each limit is met"))
     }
 
     /// Charges every key once, so that each has its bucket.
@@ -164,10 +167,9 @@ pub struct OnResolved<const LIMITS: usize> {
     role: Role,
     setting: Setting,
     /// Of every key.
-    buckets: Vec<[BucketId; LIMITS]>,
+    met: Vec<[Met; LIMITS]>,
     /// For each thread, in the order of its draws.
-    drawn: Vec<Vec<[BucketId; LIMITS]>>,
-    template: Resolved,
+    drawn: Vec<Vec<[Met; LIMITS]>>,
 }
 
 /// One limit, a fixed window: what the goals are for.
@@ -216,21 +218,13 @@ impl<const LIMITS: usize> OnResolved<LIMITS> {
     fn new(name: &'static str, role: Role, keys: u32, limits: [Limit; LIMITS]) -> Self {
         let setting = Setting::new(keys, 1, &limits);
         setting.fill(keys);
-        let buckets = (0..keys)
-            .map(|index| {
-                let resolved = setting.resolve(index);
-                let mut buckets = resolved.buckets();
-                [(); LIMITS].map(|()| buckets.next().expect("each limit has its bucket"))
-            })
-            .collect();
-        let template = setting.resolve(0);
+        let met = (0..keys).map(|index| setting.met(index)).collect();
         Self {
             name,
             role,
             setting,
-            buckets,
+            met,
             drawn: Vec::new(),
-            template,
         }
     }
 }
@@ -245,18 +239,16 @@ impl<const LIMITS: usize> Subject for OnResolved<LIMITS> {
     }
 
     fn prepare(&mut self, draws: &[Draws]) {
-        let buckets = &self.buckets;
-        let in_order = |draws: &Draws| draws.indexes.iter().map(|i| buckets[*i as usize]).collect();
+        let met = &self.met;
+        let in_order = |draws: &Draws| draws.indexes.iter().map(|i| met[*i as usize]).collect();
         self.drawn = draws.iter().map(in_order).collect();
     }
 
     fn run(&self, thread: usize, _draws: &Draws, from: usize, to: usize) {
         let Setting { gate, clock, .. } = &self.setting;
         let policy = gate.snapshot();
-        let mut resolved = self.template.clone();
-        for buckets in &self.drawn[thread][from..to] {
-            resolved.set_buckets(buckets);
-            black_box(gate.decide(&policy, &resolved, clock.now()));
+        for met in &self.drawn[thread][from..to] {
+            black_box(gate.check_met(&policy, met, Hits::Take(1), clock.now()));
         }
     }
 }

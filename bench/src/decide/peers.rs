@@ -135,7 +135,7 @@ impl Subject for Limitador {
     }
 
     fn slower_by(&self) -> usize {
-        8
+        32
     }
 
     fn prepare(&mut self, draws: &[Draws]) {
