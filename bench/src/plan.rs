@@ -32,7 +32,7 @@ impl Plan {
     /// How long a load is counted.
     pub fn load_time(&self) -> Duration {
         if self.quick {
-            Duration::from_millis(1500)
+            Duration::from_millis(1200)
         } else {
             Duration::from_secs(5)
         }
