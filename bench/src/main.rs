@@ -87,14 +87,15 @@ fn main() -> ExitCode {
     let measured = measure(&plan, &mut rows);
     // What was measured is shown even if something failed later.
     let reported = report(&rows, arguments.json.as_deref());
-    for error in [measured.err(), reported.err().map(Failure::Io)]
-        .into_iter()
-        .flatten()
-    {
-        eprintln!("bench: {error}");
-        return ExitCode::FAILURE;
+    let failures = [measured.err(), reported.err().map(Failure::Io)];
+    for failure in failures.iter().flatten() {
+        eprintln!("bench: {failure}");
     }
-    ExitCode::SUCCESS
+    if failures.iter().any(Option::is_some) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
 }
 
 fn measure(plan: &plan::Plan, rows: &mut Vec<Row>) -> Result<(), Failure> {
