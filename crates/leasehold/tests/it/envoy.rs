@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use crate::harness::client::Client;
 use crate::harness::eventually;
 use crate::harness::leasehold::Leasehold;
-use crate::harness::proxy::{Failing, Kind, Neighbours};
+use crate::harness::proxy::{Failing, Kind, Neighbours, Patience};
 use crate::harness::upstream::Upstream;
 use crate::policies::per_client;
 
@@ -41,7 +41,7 @@ async fn requests_may_cost_more_than_one() {
         );
         let shipped = "                      rate_limits:\n                        - actions:";
         let envoy = Kind::Envoy
-            .start_edited(Failing::Closed, to, &[(shipped, &edit)])
+            .start_edited(Failing::Closed, Patience::Long, to, &[(shipped, &edit)])
             .await;
         for (left, (name, cost)) in ["5", "2"].into_iter().zip(costs) {
             let reply = Client::at(2)
@@ -146,10 +146,8 @@ async fn a_draining_node_costs_no_request() {
         endpoints:
           - lb_endpoints:
 ";
-    // A busy machine must not look like an absent node here.
-    let patience = ("timeout: 0.1s", "timeout: 5s");
     let envoy = Kind::Envoy
-        .start_edited(Failing::Closed, to, &[(shipped, &second), patience])
+        .start_edited(Failing::Closed, Patience::Long, to, &[(shipped, &second)])
         .await;
     let asked = async |node: &Leasehold| node.metric("throttle_requests_total", &[]).await;
     eventually("both nodes to be asked", async || {

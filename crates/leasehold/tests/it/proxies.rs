@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use crate::harness::client::{Client, Reply};
 use crate::harness::eventually;
 use crate::harness::leasehold::Leasehold;
-use crate::harness::proxy::{Failing, Kind, Neighbours, Proxy};
+use crate::harness::proxy::{Failing, Kind, Neighbours, Patience, Proxy};
 use crate::harness::upstream::Upstream;
 use crate::policies;
 
@@ -23,12 +23,13 @@ struct Stack {
 
 impl Stack {
     async fn start(kind: Kind, failing: Failing) -> Self {
-        Self::start_with(kind, failing, "", &[]).await
+        Self::start_with(kind, failing, Patience::Long, "", &[]).await
     }
 
     async fn start_with(
         kind: Kind,
         failing: Failing,
+        patience: Patience,
         settings: &str,
         edits: &[(&str, &str)],
     ) -> Self {
@@ -39,7 +40,7 @@ impl Stack {
             rls: node.grpc,
             api: api.port,
         };
-        let proxy = kind.start_edited(failing, to, edits).await;
+        let proxy = kind.start_edited(failing, patience, to, edits).await;
         let stack = Self { node, api, proxy };
         stack.wait_until_asked().await;
         stack
@@ -193,7 +194,7 @@ async fn absence_is_survived(kind: Kind, failing: Failing) {
 
 /// A proxy must not wait long for a node that is stuck.
 async fn a_stuck_node_is_not_waited_for(kind: Kind, failing: Failing) {
-    let mut stack = Stack::start(kind, failing).await;
+    let mut stack = Stack::start_with(kind, failing, Patience::Shipped, "", &[]).await;
     stack.node.process().freeze().await;
     let asked = tokio::time::timeout(Duration::from_secs(5), stack.get(Client::at(6), "/limited"));
     let reply = asked
@@ -295,7 +296,7 @@ async fn retries_are_charged_once(kind: Kind, failing: Failing) {
             "option forwardfor\n    retries 2\n    retry-on all-retryable-errors",
         )],
     };
-    let stack = Stack::start_with(kind, failing, "", edits).await;
+    let stack = Stack::start_with(kind, failing, Patience::Long, "", edits).await;
     let before = stack.api.requests();
     let reply = Client::at(9)
         .get_with(stack.proxy.port, "/limited", &[("x-fail-once", b"here")])
@@ -309,7 +310,7 @@ async fn retries_are_charged_once(kind: Kind, failing: Failing) {
 /// P3: a browser's own question spends nothing, and its script can read a refusal. Envoy is not told of origins.
 async fn browsers_are_served(kind: Kind, failing: Failing) {
     let settings = "answer.allow_origins = [\"https://app.example\"]";
-    let stack = Stack::start_with(kind, failing, settings, &[]).await;
+    let stack = Stack::start_with(kind, failing, Patience::Long, settings, &[]).await;
     let origin: (&str, &[u8]) = ("origin", b"https://app.example");
     for _ in 0..10 {
         let asks = [origin, ("access-control-request-method", b"GET" as &[u8])];

@@ -1,4 +1,5 @@
-//! The proxies, with the configurations of `deploy/`: only addresses are replaced, and each must have been there.
+//! The proxies, with the configurations of `deploy/`: only addresses and time limits are replaced, and each must have
+//! been there.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -22,6 +23,15 @@ pub enum Kind {
 pub enum Failing {
     Open,
     Closed,
+}
+
+/// How long it waits for Leasehold's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// As long as the shipped file says: a fraction of a second.
+    Shipped,
+    /// So long that a busy machine does not look like an absent Leasehold.
+    Long,
 }
 
 /// Where the proxy finds the others.
@@ -88,15 +98,39 @@ impl Kind {
             .unwrap()
     }
 
+    /// The shipped time limits, and long ones.
+    fn patience(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Envoy => &[("timeout: 0.1s", "timeout: 10s")],
+            Self::Nginx => &[
+                ("proxy_connect_timeout 100ms", "proxy_connect_timeout 10s"),
+                ("proxy_send_timeout 100ms", "proxy_send_timeout 10s"),
+                ("proxy_read_timeout 250ms", "proxy_read_timeout 10s"),
+            ],
+            Self::Caddy => &[
+                ("dial_timeout 100ms", "dial_timeout 10s"),
+                (
+                    "response_header_timeout 250ms",
+                    "response_header_timeout 10s",
+                ),
+            ],
+            Self::HaProxy => &[
+                ("timeout connect 100ms", "timeout connect 10s"),
+                ("timeout server 250ms", "timeout server 10s"),
+            ],
+        }
+    }
+
     /// Starts it from the shipped file, and waits until it answers.
     pub async fn start(self, failing: Failing, to: Neighbours) -> Proxy {
-        self.start_edited(failing, to, &[]).await
+        self.start_edited(failing, Patience::Long, to, &[]).await
     }
 
     /// As [`Kind::start`], with more text replaced: pairs of old and new.
     pub async fn start_edited(
         self,
         failing: Failing,
+        patience: Patience,
         to: Neighbours,
         edits: &[(&str, &str)],
     ) -> Proxy {
@@ -115,6 +149,11 @@ impl Kind {
         for (old, new) in edits {
             replace(old, new);
         }
+        if patience == Patience::Long {
+            for (old, new) in self.patience() {
+                replace(old, new);
+            }
+        }
         match self {
             Self::Envoy => {
                 replace("port_value: 8000", &format!("port_value: {port}"));
@@ -130,6 +169,16 @@ impl Kind {
         if self == Self::HaProxy {
             // Abstract socket names are the whole machine's.
             replace("abns@leasehold", &format!("abns@leasehold-{port}"));
+            let script = "deploy/haproxy/leasehold.lua";
+            let copy = folder.path().join("leasehold.lua");
+            let mut lua = std::fs::read_to_string(project().join(script)).unwrap();
+            if patience == Patience::Long {
+                let shipped = "TIMEOUT_MS = 250";
+                assert!(lua.contains(shipped), "no {shipped:?} in {script}");
+                lua = lua.replace(shipped, "TIMEOUT_MS = 10000");
+            }
+            std::fs::write(&copy, lua).unwrap();
+            replace(script, copy.to_str().unwrap());
         }
         let file = folder.path().join(match self {
             Self::Envoy => "envoy.yaml",
