@@ -22,6 +22,8 @@ mod charge;
 mod claim;
 mod error;
 mod header;
+#[cfg(all(test, loom))]
+mod interleavings;
 mod level;
 #[cfg(not(loom))]
 mod open;

@@ -3,6 +3,11 @@
 use super::header::Header;
 use super::slot::Slot;
 
+/// What a table of so many slots would take.
+pub(crate) fn bytes(slots: u64) -> Option<usize> {
+    usize::try_from(slots * 64 + 4096).ok()
+}
+
 pub(crate) struct Region {
     header: Header,
     slots: Box<[Slot]>,
