@@ -4,13 +4,13 @@
 //!
 //! A charge is one compare-and-swap of {state, tag}: it cannot land on another bucket's words, and it fails if the
 //! state it was worked out from has changed. Before it, the charger raises `live_until` to when the charge is
-//! forgotten. Who takes a slot over reads both words *before* `live_until`, and replaces exactly the words it read:
+//! forgotten. Who takes a slot over reads its first word *before* `live_until`, and replaces exactly the word it read:
 //!
 //! - If the charge came before that reading, so did the raise, so the taker sees a slot that is live.
-//! - If it came after, the words have changed and the taker fails. They can be back at the value the taker read only
-//!   if charges were given back in between, or if the bucket was taken over, claimed anew and is unused; either way
-//!   no unit is lost. They cannot be back with units in them: a new incarnation's window (or arrival time) lies after
-//!   the `live_until` of the old one, because takers raise the table's time above it before they touch a word, and
+//! - If it came after, the word has changed and the taker fails. It can be back at the value the taker read only if
+//!   charges were given back in between, or if the bucket was taken over, claimed anew and is unused; either way no
+//!   unit is lost. It cannot be back with units in it: a new incarnation's window (or arrival time) lies after the
+//!   `live_until` of the old one, because takers raise the table's time above it before they touch the word, and
 //!   claimers read that time after they have found the bucket absent.
 //!
 //! For the same reason a bucket's windows only ever move forward, even for a thread that was stopped for an hour
@@ -18,11 +18,23 @@
 //!
 //! # Sliding windows
 //!
-//! The second word is the owner's only while it carries the owner's tag. A taker first replaces the second word by a
-//! number used once (so a charge on an odd window, worked out before, fails) and then the first (so the seal that
-//! precedes an odd window's first charge, or a charge on an even window, makes the taker fail). A charger that finds
-//! a foreign second word reads the table's time again: if a taker put it there, that time is past everything that the
-//! word counted, so reading it as zero forgets nothing.
+//! The second word is the owner's only while it carries the owner's tag; under any other tag it counts nothing. A
+//! taker replaces only the first word. What that means for the second:
+//!
+//! - An even window is charged in the first word, so the charge and the takeover exclude each other. Its predecessor
+//!   is the second word, sealed; nobody but the bucket's own chargers change it while the bucket has the slot.
+//! - An odd window is charged in the second word, after the first was sealed for it. Who seals (the
+//!   charger, or the claimer of a new bucket) raises `live_until` to the end of the window after, then changes the
+//!   first word. If that is before the taker's reading,
+//!   the taker waits until that time has passed; if after, the taker fails. So a slot can be taken between the reading
+//!   and the charge of an odd window only by a taker whose time is past the window after it. The charge may then still
+//!   succeed, by a thread that was stopped that long: on top of all others of its window, within the units, and with
+//!   no one left to whom that window matters, because the bucket's next incarnation begins later still.
+//! - A foreign second word is believed to be left from earlier only if the first is still what it was when the second
+//!   was read. So if a new owner comes and charges its own second word, a replacement worked out before fails.
+//! - What is left in the second word from earlier owners, or written there by such a thread, is either under another
+//!   tag or of a window at least two before any that its reader decides. Every such write is a compare-and-swap from
+//!   a value whose window has passed, so it cannot undo a charge.
 
 use super::Table;
 use super::level::{Cause, Level, Place};
@@ -233,9 +245,9 @@ impl Table {
                 return None;
             }
             let own = words.map(|word| (word.tag == key.own).then_some(word.state));
-            if own[1].is_none() {
-                // See the module's text: a taker may have been here, and then its time counts.
-                now = self.later(now);
+            if own[1].is_none() && slot.words[0].load() != words[0] {
+                // The second word may be the next owner's.
+                continue;
             }
             let mut at = sliding::read(meter, phase, own, now);
             if at.damaged {

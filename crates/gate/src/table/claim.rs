@@ -29,7 +29,7 @@ use super::level::Level;
 use super::probe::{Key, WIDTH, WINDOWS};
 use super::slot::{NEVER, Sight, Slot, WITHDRAWN};
 use super::sync::{Word, bump, raise, read};
-use crate::algorithm::{fixed, sliding, token_bucket, window_index};
+use crate::algorithm::{fixed, sliding, token_bucket, window_end, window_index};
 use crate::meter::{Kind, Meter, phase};
 
 /// How long a claim, or a slot claimed and not yet charged, is safe from being taken over.
@@ -112,16 +112,7 @@ impl Table {
             raise(&self.region.slot(key.home()).reach, window as u64);
         }
         raise(&slot.live_until, now.saturating_add(GRACE_NS));
-        let [first, second] = sight.words;
-        if first.tag != NEVER {
-            let nothing = Word {
-                tag: WITHDRAWN,
-                state: bump(&header.nonce.0),
-            };
-            if !slot.words[1].replace(second, nothing) {
-                return;
-            }
-        }
+        let first = sight.word;
         let claim = Word {
             tag: key.claim,
             state: bump(&header.nonce.0),
@@ -180,18 +171,16 @@ impl Table {
                 }
             }
         }
-        let state = self.first_state(key, group, meter, now);
-        slot.words[0].replace(
-            claim,
-            Word {
-                tag: key.own,
-                state,
-            },
-        );
+        let state = self.first_state(key, group, meter, slot, now);
+        let confirmed = Word {
+            tag: key.own,
+            state,
+        };
+        slot.words[0].replace(claim, confirmed);
     }
 
     /// The state that a new bucket begins with: the current window, and what it may have used in a shared cell.
-    fn first_state(&self, key: &Key, group: u64, meter: &Meter, now: u64) -> u64 {
+    fn first_state(&self, key: &Key, group: u64, meter: &Meter, slot: &Slot, now: u64) -> u64 {
         // After the search, so that whatever was taken over since is over at this time.
         let now = self.later(now);
         let cell = self.cell_level(key, group, meter, now);
@@ -210,6 +199,9 @@ impl Table {
             Kind::Sliding | Kind::TwoWindow => {
                 let index = window_index(meter, phase, now);
                 let count = used.min(meter.count_mask());
+                // Who puts a seal into the first word raises this before: see `charge`.
+                let forgotten = window_end(meter, phase, index).saturating_add(meter.window_ns);
+                raise(&slot.live_until, forgotten);
                 let open = |index| {
                     sliding::pack(
                         meter,

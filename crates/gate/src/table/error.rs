@@ -15,6 +15,9 @@ pub enum TableError {
         /// The number asked for.
         live_buckets: u64,
     },
+    /// The processor cannot change 128 bits in one step.
+    #[error("this processor has no 128-bit compare-and-swap (cmpxchg16b), which the table needs")]
+    Processor,
     /// The memory could not be had.
     #[error("no memory for a table of {bytes} bytes: lower the number of live buckets")]
     Memory {

@@ -12,7 +12,7 @@
 //! | [`charge`] | one atomic step on a slot |
 //! | [`overflow`] | shared cells for keys that find no slot |
 //! | [`region`], `open` | the memory and the file |
-//! | [`sync`] | the atomics, real and modelled |
+//! | [`sync`], `wide` | the atomics, real and modelled |
 //!
 //! Nothing here reads a clock: every call brings its time. The table has a time of its own as well, at or above every
 //! time it was called with (to a millisecond), and decides nothing at an earlier one; so a clock that steps back
@@ -37,6 +37,8 @@ mod region;
 mod slot;
 mod stats;
 mod sync;
+#[cfg(all(not(loom), target_arch = "x86_64"))]
+mod wide;
 
 use std::num::NonZeroU64;
 
@@ -55,6 +57,7 @@ use charge::{Ask, Refund};
 use claim::Found;
 use probe::{Key, Span};
 use region::Region;
+use slot::NEVER;
 use sync::{raise, read};
 
 /// The most live buckets that a table may be made for: 2^32, some 400 GB.
@@ -79,6 +82,9 @@ struct Claimed(std::sync::atomic::AtomicU64);
 /// Slots for so many live buckets, and for their shared cells. Together they stay within 100 bytes a live bucket.
 fn sizes(live_buckets: NonZeroU64) -> Result<(u64, u64), TableError> {
     let live_buckets = live_buckets.get();
+    if !sync::supported() {
+        return Err(TableError::Processor);
+    }
     if live_buckets > MOST_LIVE_BUCKETS {
         return Err(TableError::TooLarge { live_buckets });
     }
@@ -164,12 +170,19 @@ impl Table {
         }
         let now = self.now(now);
         let key = Key::new(id, self.own);
-        let slot = self.region.slot(key.home());
-        let word = slot.words[0].load();
-        if word.tag == key.own
-            && let Some(level) = self.decide(slot, word, &key, meter, Ask::Take(cost), now)
-        {
-            return level;
+        // The common case without the bookkeeping of a search: the bucket is in its first window.
+        for k in 0..probe::WIDTH {
+            let slot = self.region.slot(key.place(0, k));
+            let word = slot.words[0].load();
+            if word.tag == key.own {
+                match self.decide(slot, word, &key, meter, Ask::Take(cost), now) {
+                    Some(level) => return level,
+                    None => break,
+                }
+            }
+            if word.tag == NEVER {
+                break;
+            }
         }
         self.take_elsewhere(&key, group, meter, cost, now)
     }

@@ -59,20 +59,19 @@ pub(crate) const fn claim_tag(own: u64) -> u64 {
     own | CLAIM
 }
 
-/// A slot's first words as one reader saw them, the liveness last.
+/// A slot's first word and liveness as one reader saw them, in this order.
 #[derive(Clone, Copy)]
 pub(crate) struct Sight {
-    pub words: [Word; 2],
+    pub word: Word,
     pub live_until: u64,
 }
 
 impl Slot {
-    /// Reads what decides whether the slot may be taken over. In this order, because a charge raises `live_until`
-    /// before it changes a word: whoever sees the old `live_until` will fail to replace the word.
-    pub fn sight(&self, first: Word) -> Sight {
-        let second = self.words[1].load();
+    /// Reads what decides whether the slot may be taken over, after its first word. In this order, because a charge
+    /// raises `live_until` before it changes a word: whoever sees the old `live_until` will fail to replace the word.
+    pub fn sight(&self, word: Word) -> Sight {
         Sight {
-            words: [first, second],
+            word,
             live_until: super::sync::read(&self.live_until),
         }
     }
@@ -81,7 +80,7 @@ impl Slot {
 impl Sight {
     /// Whether another bucket may take the slot at `now`.
     pub fn is_free(&self, now: u64) -> bool {
-        match self.words[0].tag {
+        match self.word.tag {
             NEVER | WITHDRAWN => true,
             _ => now > self.live_until,
         }

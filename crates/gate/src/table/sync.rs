@@ -30,6 +30,10 @@ impl AtomicWord {
     /// Reads both halves.
     #[inline]
     pub fn load(&self) -> Word {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(word) = super::wide::load(&self.0) {
+            return word;
+        }
         let both = self.0.load(SeqCst);
         Word {
             tag: (both >> 64) as u64,
@@ -40,14 +44,33 @@ impl AtomicWord {
     /// Puts `new` in if the word is still `old`; tells whether it did.
     #[inline]
     pub fn replace(&self, old: Word, new: Word) -> bool {
-        self.0
+        #[cfg(target_arch = "x86_64")]
+        return super::wide::replace(&self.0, old, new);
+        #[cfg(not(target_arch = "x86_64"))]
+        return self
+            .0
             .compare_exchange(old.join(), new.join(), SeqCst, SeqCst)
-            .is_ok()
+            .is_ok();
     }
 }
 
+/// Whether this processor changes 128 bits in one step, as processes that share a file need: a lock in one of them
+/// would not do.
+#[cfg(not(loom))]
+pub(crate) fn supported() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return super::wide::supported();
+    #[cfg(not(target_arch = "x86_64"))]
+    return portable_atomic::AtomicU128::is_lock_free();
+}
+
+#[cfg(loom)]
+pub(crate) fn supported() -> bool {
+    true
+}
+
 impl Word {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, target_arch = "x86_64")))]
     #[inline]
     fn join(self) -> u128 {
         u128::from(self.tag) << 64 | u128::from(self.state)
