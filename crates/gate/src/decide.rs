@@ -29,36 +29,34 @@ struct Bill<'s, 'r> {
     charged: bool,
 }
 
-/// Decides what was resolved.
+/// Decides what was resolved. `decision` is empty.
 #[inline]
 pub(crate) fn decide<'s>(
     table: &Table,
     policy: &'s Compiled,
     resolved: &Resolved,
     now: Now,
-) -> Decision<'s> {
+    decision: &mut Decision<'s>,
+) {
     let Resolved {
         charges,
         overrides,
         key_absent,
     } = resolved;
-    if let ([charge], false) = (charges.as_slice(), *key_absent) {
-        return decide_bills(
-            table,
-            &mut [Bill::new(policy, overrides, 0, *charge)],
-            false,
-            now,
-        );
+    if let ([charge], false, true) = (charges.as_slice(), *key_absent, overrides.is_empty())
+        && let Some((limit, meter, cost)) = short_way(policy, charge)
+    {
+        return decide_one(table, charge, limit, meter, cost, now, decision);
     }
     let mut bills: SmallVec<[Bill<'s, '_>; 4]> = SmallVec::new();
     for (index, charge) in charges.iter().enumerate() {
         table.prefetch(charge.bucket);
         bills.push(Bill::new(policy, overrides, index, *charge));
     }
-    decide_bills(table, &mut bills, *key_absent, now)
+    decide_bills(table, &mut bills, *key_absent, now, decision);
 }
 
-/// Decides on limits that were met before, for one part.
+/// Decides on limits that were met before, for one part. `decision` is empty.
 #[inline]
 pub(crate) fn decide_met<'s>(
     table: &Table,
@@ -66,31 +64,100 @@ pub(crate) fn decide_met<'s>(
     met: &[Met],
     hits: Hits,
     now: Now,
-) -> Decision<'s> {
-    let bill = |met: &Met| {
-        let Met { bucket, limit } = *met;
-        Bill::new(
-            policy,
-            &[],
-            0,
-            Charge {
-                bucket,
-                limit,
-                part: 0,
-                overridden: false,
-                hits,
-            },
-        )
+    decision: &mut Decision<'s>,
+) {
+    let charge = |met: &Met| Charge {
+        bucket: met.bucket,
+        limit: met.limit,
+        part: 0,
+        overridden: false,
+        hits,
     };
-    if let [met] = met {
-        return decide_bills(table, &mut [bill(met)], false, now);
+    if let [met] = met
+        && let charge = charge(met)
+        && let Some((limit, meter, cost)) = short_way(policy, &charge)
+    {
+        return decide_one(table, &charge, limit, meter, cost, now, decision);
     }
     let mut bills: SmallVec<[Bill<'s, '_>; 4]> = SmallVec::new();
     for met in met {
         table.prefetch(met.bucket);
-        bills.push(bill(met));
+        bills.push(Bill::new(policy, &[], 0, charge(met)));
     }
-    decide_bills(table, &mut bills, false, now)
+    decide_bills(table, &mut bills, false, now, decision);
+}
+
+/// What [`decide_one`] needs, if a charge is what most are: of one of the policy's own limits, counted, hits to take.
+#[inline]
+fn short_way<'s>(
+    policy: &'s Compiled,
+    charge: &Charge,
+) -> Option<(&'s CompiledLimit, &'s Meter, u64)> {
+    let limit = policy.limit(charge.limit);
+    match (&limit.meter, charge.hits) {
+        (Some(meter), Hits::Take(hits)) => {
+            Some((limit, meter, hits.saturating_mul(u64::from(limit.cost))))
+        }
+        (Some(_), Hits::GiveBack(_)) | (None, _) => None,
+    }
+}
+
+/// Decides on one limit. One charge is all or none by itself, so nothing is looked at first and nothing can have to
+/// be taken back.
+#[inline]
+fn decide_one<'s>(
+    table: &Table,
+    charge: &Charge,
+    limit: &'s CompiledLimit,
+    meter: &Meter,
+    cost: u64,
+    now: Now,
+    decision: &mut Decision<'s>,
+) {
+    let level = table.take(charge.bucket, limit.identity.group(), meter, cost, now);
+    decision.verdict = Verdict::Admitted;
+    decision.outcomes.push(Outcome {
+        part: charge.part,
+        facts: &limit.facts,
+        amount: limit.facts.amount,
+        has_room: level.admitted,
+        remaining: Some(level.remaining(meter)),
+        reset_after: Duration::from_nanos(level.reset_after_ns(meter)),
+        retry_after: None,
+    });
+    if !level.admitted {
+        refuse_one(decision, limit, meter, &level, cost);
+    }
+}
+
+/// What a decision on one limit is when that has no room.
+#[cold]
+fn refuse_one(
+    decision: &mut Decision<'_>,
+    limit: &CompiledLimit,
+    meter: &Meter,
+    level: &Level,
+    cost: u64,
+) {
+    let retry_after = level.retry_after_ns(meter, cost);
+    let uncounted = level.cause == Cause::TableFull;
+    let verdict = match (limit.facts.mode, limit.facts.on_degraded) {
+        (Mode::Shadow, _) => Verdict::Admitted,
+        (Mode::Enforce, _) if retry_after.is_none() => Verdict::Refused(Refusal::Never),
+        (Mode::Enforce, OnDegraded::FailOpen) if uncounted => Verdict::Admitted,
+        (Mode::Enforce, OnDegraded::FailClosed) if uncounted => {
+            Verdict::Refused(Refusal::Unavailable)
+        }
+        (Mode::Enforce, _) => Verdict::Refused(Refusal::OverLimit),
+    };
+    decision.verdict = verdict;
+    for outcome in &mut decision.outcomes {
+        outcome.has_room =
+            uncounted && verdict == Verdict::Admitted && limit.facts.mode == Mode::Enforce;
+        if !outcome.has_room {
+            outcome.retry_after = retry_after.map(Duration::from_nanos);
+        }
+    }
 }
 
 #[inline]
@@ -99,18 +166,18 @@ fn decide_bills<'s>(
     bills: &mut [Bill<'s, '_>],
     key_absent: bool,
     now: Now,
-) -> Decision<'s> {
+    decision: &mut Decision<'s>,
+) {
     let verdict = charge_all_or_none(table, bills, key_absent, now);
     if verdict == Verdict::Admitted {
         for bill in bills.iter() {
             bill.give_back(table, now);
         }
     }
-    let mut outcomes = SmallVec::new();
+    decision.verdict = verdict;
     for bill in bills.iter() {
-        outcomes.push(bill.outcome(table, now));
+        decision.outcomes.push(bill.outcome(table, now));
     }
-    Decision { verdict, outcomes }
 }
 
 /// What a bill without room means for the request.
@@ -131,14 +198,11 @@ fn charge_all_or_none(
     key_absent: bool,
     now: Now,
 ) -> Verdict {
-    // One limit alone needs no look before it is charged: the charge is all or none by itself.
-    if bills.len() > 1 || key_absent {
-        for bill in bills.iter_mut() {
-            bill.look(table, now);
-        }
-        if let Some(refusal) = refusal(bills, key_absent) {
-            return Verdict::Refused(refusal);
-        }
+    for bill in bills.iter_mut() {
+        bill.look(table, now);
+    }
+    if let Some(refusal) = refusal(bills, key_absent) {
+        return Verdict::Refused(refusal);
     }
     for force in [Force::Strict, Force::Quota, Force::Shadow] {
         for index in 0..bills.len() {

@@ -39,6 +39,23 @@ pub struct Decision<'s> {
     pub outcomes: SmallVec<[Outcome<'s>; 4]>,
 }
 
+impl Decision<'_> {
+    /// An admission under no limit at all: what [`Gate::check_met_into`](crate::Gate::check_met_into) writes over.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            verdict: Verdict::Admitted,
+            outcomes: SmallVec::new(),
+        }
+    }
+}
+
+impl Default for Decision<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Admit or refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

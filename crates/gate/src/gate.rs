@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use policy::model::{ClientAddressReading, IdentityReading, Limit, LimitName, Policy, RuleName};
 
 use crate::compile::{CompileError, Compiled};
+use crate::decide;
 use crate::decision::{Decision, LimitFacts, LimitNumber};
 use crate::hash::{HashSecret, KeyHasher};
 use crate::request::{Hits, Part};
@@ -102,7 +103,9 @@ impl Gate {
     #[inline]
     #[must_use]
     pub fn decide<'s>(&self, policy: &'s Compiled, resolved: &Resolved, now: Now) -> Decision<'s> {
-        crate::decide::decide(&self.table, policy, resolved, now)
+        let mut decision = Decision::new();
+        decide::decide(&self.table, policy, resolved, now, &mut decision);
+        decision
     }
 
     /// Decides for a key that was resolved before: no matching, no hashing.
@@ -115,7 +118,23 @@ impl Gate {
         hits: Hits,
         now: Now,
     ) -> Decision<'s> {
-        crate::decide::decide_met(&self.table, policy, met, hits, now)
+        let mut decision = Decision::new();
+        decide::decide_met(&self.table, policy, met, hits, now, &mut decision);
+        decision
+    }
+
+    /// The same, written over an earlier decision: a decision is large, and moving it costs as much as making it.
+    #[inline]
+    pub fn check_met_into<'s>(
+        &self,
+        policy: &'s Compiled,
+        met: &[Met],
+        hits: Hits,
+        now: Now,
+        decision: &mut Decision<'s>,
+    ) {
+        decision.outcomes.clear();
+        decide::decide_met(&self.table, policy, met, hits, now, decision);
     }
 
     /// The bucket table, for its figures.
