@@ -6,13 +6,13 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`slot`], [`header`] | the layout |
-//! | [`probe`] | where a bucket may lie |
-//! | [`claim`] | finding a slot, claiming one |
-//! | [`charge`] | one atomic step on a slot |
-//! | [`overflow`] | shared cells for keys that find no slot |
-//! | [`region`], `open` | the memory and the file |
-//! | [`sync`], `wide` | the atomics, real and modelled |
+//! | `slot`, `header` | the layout |
+//! | `probe` | where a bucket may lie |
+//! | `claim` | finding a slot, claiming one |
+//! | `charge` | one atomic step on a slot |
+//! | `overflow` | shared cells for keys that find no slot |
+//! | `region`, `open` | the memory and the file |
+//! | `sync`, `wide` | the atomics, real and modelled |
 //!
 //! Nothing here reads a clock: every call brings its time. The table has a time of its own as well, at or above every
 //! time it was called with (to a millisecond), and decides nothing at an earlier one; so a clock that steps back
@@ -97,7 +97,7 @@ fn sizes(live_buckets: NonZeroU64) -> Result<(u64, u64), TableError> {
 
 impl Table {
     /// A new table in this process's own memory. It stands for `live_buckets` buckets at once with room to spare, and
-    /// for half as many again with longer searches; see [`overflow`] for what happens beyond.
+    /// for half as many again with longer searches. Keys beyond that share cells that count for several of them, more strictly: see [`Place::Shared`].
     ///
     /// # Errors
     /// If it is too large, or there is no memory for it.
