@@ -262,7 +262,8 @@ impl Table {
     fn now(&self, now: Now) -> u64 {
         let now = now.nanos().min(LAST_NS);
         let floor = &self.region.header().floor.0;
-        let seen = read(floor);
+        // A damaged file may hold any number.
+        let seen = read(floor).min(LAST_NS);
         if now > seen.saturating_add(TIME_STEP_NS) {
             raise(floor, now);
         }

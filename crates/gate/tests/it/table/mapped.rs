@@ -204,6 +204,42 @@ fn too_large_a_table_is_refused() {
     assert!(!file(&dir).exists());
 }
 
+/// A table's time that another user of the file has spoilt is no panic and no refill.
+#[test]
+fn a_spoilt_time_is_no_panic() {
+    for spoilt in [u64::MAX, u64::MAX / 2, 100 * 366 * DAY_MS * MS] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (table, _) = open(&file(&dir));
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(file(&dir))
+            .expect("it exists");
+        for (n, meter) in [
+            fixed(2, 1000),
+            sliding(2, 1000),
+            bucket(2, 1000, 2),
+            forever(2),
+        ]
+        .iter()
+        .enumerate()
+        {
+            let take = |now| {
+                table
+                    .take(id(n as u64), GROUP, meter, 1, Now::from_nanos(now))
+                    .admitted
+            };
+            assert!(take(START));
+            // The first cell after the preamble, on a line of its own.
+            file.write_all_at(&spoilt.to_le_bytes(), 128)
+                .expect("written");
+            let admitted = (0..10).filter(|i| take(START + i * SECOND)).count();
+            assert!(admitted <= 2, "{admitted}");
+            file.write_all_at(&START.to_le_bytes(), 128)
+                .expect("written");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
