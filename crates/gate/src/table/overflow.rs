@@ -14,10 +14,11 @@
 //! the charger sees the claim, takes its charge back and uses the slot.
 
 use super::Table;
-use super::charge::{Ask, Refund};
+use super::charge::Ask;
 use super::claim::Found;
 use super::level::{Cause, Level, Place};
 use super::probe::{Key, Span};
+use super::refund::Refund;
 use super::sync::{bump, raise, read};
 use crate::algorithm::{TIME_STEP_NS, token_bucket};
 use crate::bucket::BucketId;
