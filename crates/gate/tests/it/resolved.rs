@@ -46,6 +46,7 @@ fn what_was_met_before_is_decided_as_what_is_met_anew() {
                 .expect("simple")
                 .collect()
         });
+        let mut decision = before.check_met(&snapshot, &[], Hits::Take(0), START);
         for step in 0..40 {
             let now = after(step * 130_000_000);
             let hits = match step % 5 {
@@ -54,8 +55,13 @@ fn what_was_met_before_is_decided_as_what_is_met_anew() {
                 _ => Hits::Take(1 + step % 2),
             };
             let expected = check(&anew, &http, hits, now);
-            let decided = answer(&before.check_met(&snapshot, &met, hits, now));
-            assert_eq!(decided, expected, "step {step}");
+            // By turns as a new decision and in the place of the last one.
+            if step % 2 == 0 {
+                decision = before.check_met(&snapshot, &met, hits, now);
+            } else {
+                before.check_met_into(&snapshot, &met, hits, now, &mut decision);
+            }
+            assert_eq!(answer(&decision), expected, "step {step}");
         }
     }
 }
