@@ -19,6 +19,7 @@ use crate::hash::{KeyHash, KeyHasher, LimitIdentity};
 use crate::key::KeyBuilder;
 use crate::matcher::Matcher;
 use crate::meter::Meter;
+use crate::reading::Lack;
 use crate::trie::MOST_SEGMENTS;
 
 /// A rule's place in the policy.
@@ -68,6 +69,17 @@ pub(crate) struct CompiledRule {
     pub(crate) own: LimitSet,
     /// By plan, where the rule's limits depend on it.
     pub(crate) by_plan: Vec<LimitSet>,
+}
+
+impl CompiledRule {
+    /// What it does with a request that lacks a value of its key. A client can make a value disputed at will, so that
+    /// never lets it past the rule.
+    pub(crate) fn in_want(&self, lack: Lack) -> OnAbsent {
+        match (self.on_absent, lack) {
+            (OnAbsent::Skip, Lack::Disputed) => OnAbsent::Share,
+            (on_absent, Lack::Absent | Lack::Disputed) => on_absent,
+        }
+    }
 }
 
 /// One limit.

@@ -143,7 +143,7 @@ fn refuse_one(
     let uncounted = level.cause == Cause::TableFull;
     let verdict = match (limit.facts.mode, limit.facts.on_degraded) {
         (Mode::Shadow, _) => Verdict::Admitted,
-        (Mode::Enforce, _) if retry_after.is_none() => Verdict::Refused(Refusal::Never),
+        (Mode::Enforce, _) if level.cause == Cause::TooCostly => Verdict::Refused(Refusal::Never),
         (Mode::Enforce, OnDegraded::FailOpen) if uncounted => Verdict::Admitted,
         (Mode::Enforce, OnDegraded::FailClosed) if uncounted => {
             Verdict::Refused(Refusal::Unavailable)
@@ -368,7 +368,7 @@ impl<'s, 'r> Bill<'s, 'r> {
 
     fn never_has_room(&self) -> bool {
         match (self.meter(), &self.level) {
-            (Some(meter), Some(level)) => level.retry_after_ns(meter, self.cost).is_none(),
+            (Some(_), Some(level)) => level.cause == Cause::TooCostly,
             (Some(_), None) => false,
             (None, _) => self.amount() == Amount::Deny,
         }

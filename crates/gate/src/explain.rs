@@ -109,8 +109,8 @@ impl Gate {
             path: reading.path().map(text),
             host: reading.host().map(ToOwned::to_owned),
             client_address: reading.client_address(),
-            has_api_key: reading.api_key().is_some(),
-            user: reading.user().map(text),
+            has_api_key: reading.api_key().one().is_some(),
+            user: reading.user().one().map(text),
             rules: rules.collect(),
             trees: trees
                 .in_force()
@@ -130,11 +130,10 @@ impl Gate {
     fn met(&self, policy: &Compiled, reading: &Reading<'_>, index: RuleIndex) -> RuleFate {
         let rule = policy.rule(index);
         let mut key = KeyBuilder::new(self.hasher());
-        let absent = rule
-            .by
-            .iter()
-            .find(|part| reading.push_part(&mut key, part).is_none())
-            .map(|part| (part.source.clone(), rule.on_absent));
+        let absent = rule.by.iter().find_map(|part| {
+            let lack = reading.push_part(&mut key, part).err()?;
+            Some((part.source.clone(), rule.in_want(lack)))
+        });
         let (from, set) = policy.limits_of(index, reading.subject(self.hasher()));
         RuleFate::Met {
             by: rule.by.iter().map(|part| part.source.clone()).collect(),

@@ -1,7 +1,7 @@
 //! A request as rules see it: path and host normalised, the client's address found, identities picked.
 //!
 //! What is costly is worked out once and only if a rule asks for it. Nothing is believed that a client could choose
-//! between: an identity that is given twice differently counts as absent.
+//! between: what is given twice differently is disputed, and no rule is ever skipped for it.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -30,8 +30,8 @@ pub(crate) struct Reading<'r> {
     path: Option<&'r [u8]>,
     host: Option<&'r str>,
     address: OnceCell<Option<IpAddr>>,
-    api_key: OnceCell<Option<&'r [u8]>>,
-    user: OnceCell<Option<&'r [u8]>>,
+    api_key: OnceCell<Value<'r>>,
+    user: OnceCell<Value<'r>>,
 }
 
 impl<'r> Reading<'r> {
@@ -82,42 +82,42 @@ impl<'r> Reading<'r> {
         })
     }
 
-    pub(crate) fn api_key(&self) -> Option<&'r [u8]> {
+    pub(crate) fn api_key(&self) -> Value<'r> {
         *self
             .api_key
             .get_or_init(|| self.identity(&self.compiled.identity.api_key))
     }
 
-    pub(crate) fn user(&self) -> Option<&'r [u8]> {
+    pub(crate) fn user(&self) -> Value<'r> {
         *self
             .user
             .get_or_init(|| self.identity(&self.compiled.identity.user))
     }
 
-    fn identity(&self, sources: &[IdentitySource]) -> Option<&'r [u8]> {
-        sources.iter().find_map(|source| match source {
-            IdentitySource::Header(name) => self.header(name),
-            IdentitySource::Bearer => self.header("authorization").and_then(bearer_token),
-            IdentitySource::Descriptor(key) => self.entry(key),
-        })
-    }
-
-    /// The header's one value.
-    fn header(&self, name: &str) -> Option<&'r [u8]> {
-        let mut only = OnlyValue::default();
-        self.request
-            .headers
-            .values(name, &mut |value| only.see(value));
-        only.get()
-    }
-
-    /// The descriptor entry's one value.
-    fn entry(&self, key: &str) -> Option<&'r [u8]> {
-        let mut only = OnlyValue::default();
-        for (_, value) in self.request.entries.iter().filter(|(k, _)| *k == key) {
-            only.see(value.as_bytes());
+    fn identity(&self, sources: &[IdentitySource]) -> Value<'r> {
+        let mut value = Value::Absent;
+        for source in sources {
+            match source {
+                IdentitySource::Header(name) => self.see_header(name, &mut |v| value.see(v)),
+                IdentitySource::Bearer => self.see_header("authorization", &mut |v| {
+                    if let Some(token) = bearer_token(v) {
+                        value.see(token);
+                    }
+                }),
+                IdentitySource::Descriptor(key) => self.see_entry(key, &mut value),
+            }
         }
-        only.get()
+        value
+    }
+
+    fn see_header(&self, name: &str, each: &mut dyn FnMut(&'r [u8])) {
+        self.request.headers.values(name, each);
+    }
+
+    fn see_entry(&self, key: &str, value: &mut Value<'r>) {
+        for (_, v) in self.request.entries.iter().filter(|(k, _)| *k == key) {
+            value.see(v.as_bytes());
+        }
     }
 
     /// The caller's entry in the policy, if it has one.
@@ -127,59 +127,92 @@ impl<'r> Reading<'r> {
             None
         } else {
             self.api_key()
+                .one()
                 .and_then(|raw| subjects.by_api_key.get(&hasher.api_key(raw)))
         };
         by_api_key.or_else(|| {
             if subjects.by_user.is_empty() {
                 return None;
             }
-            let user = std::str::from_utf8(self.user()?).ok()?;
+            let user = std::str::from_utf8(self.user().one()?).ok()?;
             subjects.by_user.get(user)
         })
     }
 
-    /// Adds one part of a key; `None` if it is absent.
-    pub(crate) fn push_part(&self, key: &mut KeyBuilder<'_>, part: &KeyPart) -> Option<()> {
-        let value: &[u8] = match &part.source {
+    /// Adds one part of a key, unless the request has no one value for it.
+    pub(crate) fn push_part(&self, key: &mut KeyBuilder<'_>, part: &KeyPart) -> Result<(), Lack> {
+        let given = |value: Option<&'r [u8]>| value.map_or(Value::Absent, Value::One);
+        let value = match &part.source {
             KeySource::ClientAddress => {
-                let cut = address::cut(&self.compiled.client_address, self.client_address()?);
-                match cut {
+                let address = self.client_address().ok_or(Lack::Absent)?;
+                match address::cut(&self.compiled.client_address, address) {
                     IpAddr::V4(v4) => key.push(PartTag::ClientAddress, &v4.octets()),
                     IpAddr::V6(v6) => key.push(PartTag::ClientAddress, &v6.octets()),
                 }
-                return Some(());
+                return Ok(());
             }
-            KeySource::ApiKey => self.api_key()?,
-            KeySource::User => self.user()?,
-            KeySource::Header(name) => self.header(name)?,
-            KeySource::Descriptor(entry) => self.entry(entry)?,
-            KeySource::Path => self.path()?,
-            KeySource::Method => self.request.method?.as_bytes(),
-            KeySource::Host => self.host()?.as_bytes(),
+            KeySource::ApiKey => self.api_key(),
+            KeySource::User => self.user(),
+            KeySource::Header(name) => {
+                let mut value = Value::Absent;
+                self.see_header(name, &mut |v| value.see(v));
+                value
+            }
+            KeySource::Descriptor(entry) => {
+                let mut value = Value::Absent;
+                self.see_entry(entry, &mut value);
+                value
+            }
+            KeySource::Path => given(self.path()),
+            KeySource::Method => given(self.request.method.map(str::as_bytes)),
+            KeySource::Host => given(self.host().map(str::as_bytes)),
         };
-        key.push_folded(PartTag::of(&part.source), value, part.normalize);
-        Some(())
-    }
-}
-
-/// The value that a name has, if it has just one.
-#[derive(Default)]
-struct OnlyValue<'v> {
-    first: Option<&'v [u8]>,
-    differs: bool,
-}
-
-impl<'v> OnlyValue<'v> {
-    fn see(&mut self, value: &'v [u8]) {
-        match self.first {
-            None => self.first = Some(value),
-            Some(first) => self.differs |= first != value,
+        match value {
+            Value::One(value) if !value.is_empty() => {
+                key.push_folded(PartTag::of(&part.source), value, part.normalize);
+                Ok(())
+            }
+            Value::One(_) | Value::Absent => Err(Lack::Absent),
+            Value::Disputed => Err(Lack::Disputed),
         }
     }
+}
 
-    fn get(self) -> Option<&'v [u8]> {
-        self.first
-            .filter(|value| !self.differs && !value.is_empty())
+/// Why a request has no value for a part of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// It has none.
+    Absent,
+    /// It has several that differ. Which of them the upstream believes cannot be known.
+    Disputed,
+}
+
+/// What a request says of one thing, in all the places that it may say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value<'v> {
+    /// Nothing.
+    Absent,
+    /// One value, perhaps several times.
+    One(&'v [u8]),
+    /// Values that differ.
+    Disputed,
+}
+
+impl<'v> Value<'v> {
+    fn see(&mut self, value: &'v [u8]) {
+        *self = match *self {
+            Self::Absent => Self::One(value),
+            Self::One(first) if first == value => Self::One(first),
+            Self::One(_) | Self::Disputed => Self::Disputed,
+        };
+    }
+
+    /// The one value, if it is not empty.
+    pub(crate) fn one(self) -> Option<&'v [u8]> {
+        match self {
+            Self::One(value) if !value.is_empty() => Some(value),
+            Self::One(_) | Self::Absent | Self::Disputed => None,
+        }
     }
 }
 

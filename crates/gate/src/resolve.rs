@@ -123,10 +123,10 @@ impl Resolved {
     ) -> Option<KeyHash> {
         let mut key = KeyBuilder::new(hasher);
         for part in &rule.by {
-            if reading.push_part(&mut key, part).is_some() {
+            let Err(lack) = reading.push_part(&mut key, part) else {
                 continue;
-            }
-            return match rule.on_absent {
+            };
+            return match rule.in_want(lack) {
                 OnAbsent::Share => Some(compiled.absent_key),
                 OnAbsent::Skip => None,
                 OnAbsent::Deny => {

@@ -36,10 +36,25 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("leasehold: {error:#}");
+            // Our errors tell their causes themselves; what is context here has a cause that does not.
+            eprintln!("leasehold: {}", told_once(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error and its causes, without those whose text the one before already holds.
+fn told_once(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -61,8 +61,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         )
     };
     let exit = runtime.block_on(node::serve::run(&loaded.config, log, |addresses| {
-        if std::io::stderr().is_terminal() {
-            eprint!("{}", welcome::text(addresses));
+        // Who has not written a policy yet is told what to try, even through a pipe; the log has its own stream.
+        if loaded.config.policy.path.is_none() || std::io::stdout().is_terminal() {
+            #[allow(clippy::print_stdout)]
+            {
+                print!("{}", welcome::text(addresses));
+            }
         }
     }))?;
     Ok(match exit {

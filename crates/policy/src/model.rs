@@ -376,7 +376,8 @@ impl Amount {
 pub enum Algorithm {
     /// Windows that start at the key's own phase. Up to twice the units can pass around a boundary.
     FixedWindow,
-    /// The current window and a share of the one before, by the time that is left of it.
+    /// The current window and a share of the one before, by the time that is left of it. Exact if the window before was
+    /// used evenly; at worst, all of it used at its very end, close to twice the units can pass in a window's length.
     SlidingWindow,
     /// Token bucket as GCRA: refills evenly, holds up to `burst`.
     TokenBucket {
@@ -471,7 +472,8 @@ pub enum ForwardingHeader {
     Single(Arc<str>),
 }
 
-/// Where the API key and the user of a request are found, in order; the first that is present counts.
+/// Where the API key and the user of a request are found. If several places hold values, they must be the same: a
+/// caller that could choose between them could choose its bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityReading {
     /// The API key.
@@ -483,10 +485,7 @@ pub struct IdentityReading {
 impl Default for IdentityReading {
     fn default() -> Self {
         Self {
-            api_key: vec![
-                IdentitySource::Header("x-api-key".into()),
-                IdentitySource::Bearer,
-            ],
+            api_key: vec![IdentitySource::Header("x-api-key".into())],
             user: vec![IdentitySource::Header("x-user-id".into())],
         }
     }

@@ -3,8 +3,8 @@
 use gate::request::Hits;
 use gate::{Refusal, Verdict};
 use policy::model::{
-    Algorithm, Amount, KeyPart, KeySource, Mode, Normalizer, OnAbsent, OnDegraded, Plan, PlanName,
-    Policy, RuleLimits, RuleName, Subject, SubjectId,
+    Algorithm, Amount, IdentitySource, KeyPart, KeySource, Mode, Normalizer, OnAbsent, OnDegraded,
+    Plan, PlanName, Policy, RuleLimits, RuleName, Subject, SubjectId,
 };
 
 use crate::fixture::*;
@@ -139,9 +139,9 @@ fn an_absent_key_does_what_the_rule_says_and_other_rules_hold() {
     );
 }
 
-/// A caller must not choose its bucket by sending a header twice.
+/// K11: a caller must not choose its bucket by sending a header twice.
 #[test]
-fn a_key_given_twice_differently_is_absent() {
+fn a_key_given_twice_differently_shares_a_bucket() {
     let gate = gate(&policy(vec![rule(
         "r",
         &[],
@@ -418,4 +418,46 @@ fn a_full_table_does_as_each_limit_says() {
         count(&open, Verdict::Admitted) as u64,
         admitted as u64 + no_room
     );
+}
+
+/// K11: nor get past a rule that skips those without a key.
+#[test]
+fn a_disputed_key_is_never_skipped() {
+    let mut keyed = rule("r", &[], by(KeySource::ApiKey), vec![fixed(1, 60_000)]);
+    keyed.on_absent = OnAbsent::Skip;
+    let mut policy = policy(vec![keyed]);
+    policy.identity.api_key.push(IdentitySource::Bearer);
+    let gate = gate(&policy);
+    let token = || get("/").header("authorization", "Bearer T");
+    assert!(hit(&gate, &token()).admitted());
+    assert!(!hit(&gate, &token()).admitted());
+    assert!(
+        !hit(&gate, &token().header("x-api-key", "T")).admitted(),
+        "the same in both places"
+    );
+    let mut admitted = 0;
+    for n in 0..20 {
+        let made_up = format!("made-up-{n}");
+        admitted += usize::from(hit(&gate, &token().header("x-api-key", &made_up)).admitted());
+        let twice = get("/")
+            .header("x-api-key", "K")
+            .header("x-api-key", &made_up);
+        admitted += usize::from(hit(&gate, &twice).admitted());
+    }
+    assert_eq!(admitted, 1, "they share one bucket");
+    assert_eq!(
+        hit(&gate, &get("/")).limits,
+        [],
+        "without a key the rule is skipped"
+    );
+}
+
+/// A18: a quota that never renews is used up, which is not the same as a cost that it can never hold.
+#[test]
+fn a_used_up_quota_is_over_its_limit() {
+    let gate = gate(&policy(vec![rule("r", &[], vec![], vec![quota(2)])]));
+    let take = |hits| check(&gate, &get("/"), Hits::Take(hits), START).verdict;
+    assert_eq!(take(2), Verdict::Admitted);
+    assert_eq!(take(1), Verdict::Refused(Refusal::OverLimit));
+    assert_eq!(take(3), Verdict::Refused(Refusal::Never));
 }

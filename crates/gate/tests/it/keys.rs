@@ -2,7 +2,7 @@
 
 use gate::Verdict;
 use gate::request::{Headers, Hits, Part, Request};
-use policy::model::KeySource;
+use policy::model::{IdentitySource, KeySource};
 
 use crate::fixture::{START, answer, by, fixed, gate, get, hit, policy, rule};
 
@@ -136,12 +136,14 @@ fn each_source_tells_callers_apart_and_only_by_itself() {
 
 #[test]
 fn a_bearer_token_is_an_api_key_and_other_schemes_are_not() {
-    let gate = gate(&policy(vec![rule(
+    let mut policy = policy(vec![rule(
         "r",
         &[],
         by(KeySource::ApiKey),
         vec![fixed(1, 60_000)],
-    )]));
+    )]);
+    policy.identity.api_key = vec![IdentitySource::Bearer];
+    let gate = gate(&policy);
     let admitted = |value: &str| hit(&gate, &get("/").header("authorization", value)).admitted();
     assert!(admitted("Bearer one"));
     assert!(!admitted("bearer  one "), "the same token");

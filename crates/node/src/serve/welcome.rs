@@ -1,4 +1,4 @@
-//! What a person at a terminal is told once the node serves: where, and what to try.
+//! What a person is told once the node serves: where, and what to try.
 
 use std::fmt::Write as _;
 
@@ -14,9 +14,9 @@ pub fn text(addresses: Addresses) -> String {
     };
     if let Some(http) = addresses.http {
         line(
-            "a decision",
+            "a decision (the sample policy admits five of these a minute)",
             format!(
-                "curl -i -H 'X-Original-Method: GET' -H 'X-Original-URI: /hello' http://{http}/v1/check"
+                "curl -i http://{http}/v1/check -H 'X-Forwarded-Method: POST' -H 'X-Forwarded-Uri: /login'"
             ),
         );
     }

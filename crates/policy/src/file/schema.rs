@@ -157,7 +157,7 @@ struct ClientAddress {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Identity {
-    /// Default: the header x-api-key, then `Authorization: Bearer`.
+    /// Default: the header x-api-key.
     api_key: Option<OneOrList<IdentitySource>>,
     /// Default: the header x-user-id.
     user: Option<OneOrList<IdentitySource>>,
