@@ -88,8 +88,8 @@ impl Table {
         }
     }
 
-    #[inline]
-    fn decide_fixed(
+    #[inline(always)]
+    pub(super) fn decide_fixed(
         &self,
         slot: &Slot,
         mut word: Word,
@@ -169,8 +169,8 @@ impl Table {
         }
     }
 
-    #[inline]
-    fn decide_token_bucket(
+    #[inline(always)]
+    pub(super) fn decide_token_bucket(
         &self,
         slot: &Slot,
         mut word: Word,
@@ -217,7 +217,8 @@ impl Table {
         }
     }
 
-    fn decide_sliding(
+    #[inline(always)]
+    pub(super) fn decide_sliding(
         &self,
         slot: &Slot,
         key: &Key,

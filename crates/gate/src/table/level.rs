@@ -55,6 +55,7 @@ pub struct Level {
 
 impl Level {
     /// Units left, at most what the limit can hold.
+    #[inline]
     #[must_use]
     pub fn remaining(&self, meter: &Meter) -> u64 {
         match meter.kind {
@@ -67,6 +68,7 @@ impl Level {
 
     /// Nanoseconds until the limit is whole again: the counts forgotten, or the bucket full. 0 if it is whole,
     /// [`NEVER_NS`] for a quota that never renews.
+    #[inline]
     #[must_use]
     pub fn reset_after_ns(&self, meter: &Meter) -> u64 {
         let rest = self.end.saturating_sub(self.now);
@@ -143,6 +145,7 @@ impl Level {
     }
 
     /// The meter that the words were counted by.
+    #[inline]
     fn counted_by(&self, meter: &Meter) -> Meter {
         match self.place {
             Place::Own | Place::Nowhere => *meter,
@@ -151,6 +154,7 @@ impl Level {
     }
 
     /// Counting windows: units left; `None` if more than all are used.
+    #[inline]
     fn left(&self, meter: &Meter) -> Option<u64> {
         let meter = self.counted_by(meter);
         match meter.kind {

@@ -168,7 +168,7 @@ impl Table {
 
     /// Charges `cost` units to a bucket if there is room for all of them, else nothing; in one atomic step. A cost of
     /// 0 looks. `group` is the same for all buckets of a limit: a keyed hash of its identity.
-    #[inline]
+    #[inline(always)]
     pub fn take(&self, id: BucketId, group: u64, meter: &Meter, cost: u64, now: Now) -> Level {
         if cost == 0 || cost > meter.most {
             return self.look(id, group, meter, cost, now);
@@ -180,10 +180,34 @@ impl Table {
             let slot = self.region.slot(key.place(0, k));
             let word = slot.words[0].load();
             if word.tag == key.own {
-                match self.decide(slot, word, &key, meter, Ask::Take(cost), now) {
-                    Some(level) => return level,
-                    None => break,
+                // Each common kind returns by itself, so that its level stays in registers: put together in memory by
+                // parts and read back whole, it would cost as much as the atomic step.
+                let ask = Ask::Take(cost);
+                match meter.kind {
+                    Kind::Fixed => {
+                        if let Some(level) = self.decide_fixed(slot, word, &key, meter, ask, now) {
+                            return level;
+                        }
+                    }
+                    Kind::TokenBucket => {
+                        if let Some(level) =
+                            self.decide_token_bucket(slot, word, &key, meter, ask, now)
+                        {
+                            return level;
+                        }
+                    }
+                    Kind::Sliding | Kind::TwoWindow => {
+                        if let Some(level) = self.decide_sliding(slot, &key, meter, ask, now) {
+                            return level;
+                        }
+                    }
+                    Kind::Forever => {
+                        if let Some(level) = self.decide(slot, word, &key, meter, ask, now) {
+                            return level;
+                        }
+                    }
                 }
+                break;
             }
             if word.tag == NEVER {
                 break;
