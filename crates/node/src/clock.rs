@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use gate::time::Now;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Tells the time to all surfaces. Clones tell the same time.
 #[derive(Clone, Debug)]
@@ -19,18 +20,35 @@ enum Source {
     Manual(Arc<AtomicU64>),
 }
 
+/// A reading of the monotonic clock in nanoseconds, from an arbitrary start. The standard library's `Instant` reads the
+/// same clock, but what it takes to subtract two of them is a good part of a decision's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reading(u64);
+
+impl Reading {
+    #[inline]
+    fn take() -> Self {
+        let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
+        // The clock counts from about the machine's start, so neither is negative, and 2^64 ns are 584 years.
+        Self(
+            (tv_sec as u64)
+                .saturating_mul(1_000_000_000)
+                .saturating_add(tv_nsec as u64),
+        )
+    }
+}
+
 /// Where the monotonic clock stood when the wall clock was read.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     wall: Now,
-    monotonic: Instant,
+    monotonic: Reading,
 }
 
 impl Anchor {
-    fn at(&self, reading: Instant) -> Now {
-        let elapsed = reading.saturating_duration_since(self.monotonic).as_nanos();
-        // 2^64 ns are 584 years.
-        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+    #[inline]
+    fn at(&self, reading: Reading) -> Now {
+        let elapsed = reading.0.saturating_sub(self.monotonic.0);
         Now::from_nanos(self.wall.nanos().saturating_add(elapsed))
     }
 }
@@ -44,10 +62,10 @@ impl Clock {
     #[must_use]
     #[allow(clippy::disallowed_methods)] // This is the node's clock.
     pub fn system(floor: Now) -> Self {
-        Self::anchored(SystemTime::now(), Instant::now(), floor)
+        Self::anchored(SystemTime::now(), Reading::take(), floor)
     }
 
-    fn anchored(wall: SystemTime, monotonic: Instant, floor: Now) -> Self {
+    fn anchored(wall: SystemTime, monotonic: Reading, floor: Now) -> Self {
         let since_1970 = wall
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);
@@ -65,10 +83,9 @@ impl Clock {
     /// The time. Never less than what any thread was told before.
     #[inline]
     #[must_use]
-    #[allow(clippy::disallowed_methods)] // This is the node's clock.
     pub fn now(&self) -> Now {
         match &self.0 {
-            Source::System(anchor) => anchor.at(Instant::now()),
+            Source::System(anchor) => anchor.at(Reading::take()),
             // Acquire, with the hand's Release: who is told a time sees what was done before the hand moved.
             Source::Manual(nanos) => Now::from_nanos(nanos.load(Ordering::Acquire)),
         }
@@ -113,31 +130,44 @@ mod tests {
         }
     }
 
+    const START: Reading = Reading(5_000_000_000);
+
     #[test]
-    #[allow(clippy::disallowed_methods)] // Any reading serves as an anchor.
     fn time_is_the_wall_clock_at_the_start_and_monotonic_from_there() {
-        let start = Instant::now();
-        let anchor = anchor(&Clock::anchored(wall(2_000_000_000), start, Now::default()));
-        let at = |ms| anchor.at(start + Duration::from_millis(ms)).unix_nanos();
+        let anchor = anchor(&Clock::anchored(wall(2_000_000_000), START, Now::default()));
+        let at = |ms: u64| anchor.at(Reading(START.0 + ms * 1_000_000)).unix_nanos();
         assert_eq!(at(0), 2_000_000_000_000_000_000);
         assert_eq!(at(1_500), 2_000_000_001_500_000_000);
         // A reading of another core from before the anchor is the anchor's.
-        let before = start.checked_sub(Duration::from_secs(1)).unwrap_or(start);
-        assert_eq!(anchor.at(before).unix_nanos(), at(0));
+        assert_eq!(
+            anchor.at(Reading(START.0 - 1_000_000_000)).unix_nanos(),
+            at(0)
+        );
+        assert_eq!(anchor.at(Reading(u64::MAX)).nanos(), u64::MAX);
     }
 
     #[test]
-    #[allow(clippy::disallowed_methods)] // Any reading serves as an anchor.
     fn a_wall_clock_set_back_does_not_give_time_back() {
-        let start = Instant::now();
         let floor = Now::from_unix_nanos(2_000_000_000_000_000_000);
         for set_back in [1_999_999_999, 0] {
-            let anchor = anchor(&Clock::anchored(wall(set_back), start, floor));
-            assert_eq!(anchor.at(start), floor);
+            let anchor = anchor(&Clock::anchored(wall(set_back), START, floor));
+            assert_eq!(anchor.at(START), floor);
         }
         let before_1970 = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
-        let anchor = anchor(&Clock::anchored(before_1970, start, Now::default()));
-        assert_eq!(anchor.at(start), Now::default());
+        let anchor = anchor(&Clock::anchored(before_1970, START, Now::default()));
+        assert_eq!(anchor.at(START), Now::default());
+    }
+
+    #[test]
+    fn readings_are_those_of_the_monotonic_clock() {
+        let clock = Clock::system(Now::default());
+        let before = clock.now();
+        let waited = Duration::from_millis(20);
+        let until = Reading(Reading::take().0 + waited.as_nanos() as u64);
+        while Reading::take().0 < until.0 {
+            std::thread::yield_now();
+        }
+        assert!(between(before, clock.now()) >= waited);
     }
 
     #[test]
