@@ -11,3 +11,4 @@ mod node;
 mod policies;
 mod policy_command;
 mod proxies;
+mod readme;
