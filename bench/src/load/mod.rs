@@ -190,6 +190,11 @@ impl<'a> Generator<'a> {
         let mut finished = Vec::new();
         let mut chunk = vec![0; 64 * 1024];
         let mut last_answer = self.now();
+        if self.load.warm_up.is_zero() {
+            // Every request counts, so counting starts before the first.
+            self.counted_from = Some(0);
+            (self.load.on_start)();
+        }
         for number in 0..self.connections.len() {
             self.top_up(number);
             self.connections[number].flush().map_err(io)?;
