@@ -7,9 +7,16 @@
 --   http-request lua.leasehold abns@leasehold
 --
 -- Afterwards txn.leasehold.answered is true or false, and txn.leasehold.h.<header, `-` as `_`> holds what is to be
--- passed on. One request is one question: HAProxy's own retries come later and do not ask again.
+-- passed on. A request with more or longer fields than can be asked about is refused with 431. One request is one question: HAProxy's own retries come later and do not ask again.
 
 local TIMEOUT_MS = 250
+
+-- What a request may have at most, as it came. The question is put through buffers of HAProxy's own that hold no more
+-- than the one in which the request came (tune.bufsize, less tune.maxrewrite; tune.http.maxhdr), and adds a few fields.
+-- One that did not fit would look like an absent Leasehold, so it is not asked: such a request is refused. These fit
+-- HAProxy's defaults; do not set those two options lower without lowering these.
+local MOST_FIELDS = 64
+local MOST_BYTES = 12288
 
 -- What a client may not say of itself, and what belongs to one connection only.
 local WITHHELD = {
@@ -60,19 +67,43 @@ local function values(list)
     return out
 end
 
+-- Refuses a request that is too large to ask about. What is counted is in the client's hands, and nobody else's.
+local function refuse_excess(txn)
+    local reply = txn:reply({
+        status = 431,
+        reason = "Request Header Fields Too Large",
+        body = '{"type":"about:blank","title":"Request header fields too large","status":431}\n',
+    })
+    reply:add_header("content-type", "application/problem+json")
+    reply:add_header("cache-control", "no-store")
+    txn:done(reply)
+end
+
 local function ask(txn, listener)
     txn:set_var("txn.leasehold.answered", false)
+    local target = txn.f:pathq()
+    local fields = 0
+    local bytes = #target
     local headers = {}
     for name, list in pairs(txn.http:req_get_headers()) do
-        if not WITHHELD[name] then
-            headers[name] = values(list)
+        local all = values(list)
+        for _, value in ipairs(all) do
+            fields = fields + 1
+            -- With the colon, the space and the end of the line.
+            bytes = bytes + #name + #value + 4
         end
+        if not WITHHELD[name] then
+            headers[name] = all
+        end
+    end
+    if fields > MOST_FIELDS or bytes > MOST_BYTES then
+        return refuse_excess(txn)
     end
     local hops = headers["x-forwarded-for"] or {}
     hops[#hops + 1] = txn.f:src()
     headers["x-forwarded-for"] = { table.concat(hops, ", ") }
     headers["x-forwarded-method"] = { txn.f:method() }
-    headers["x-forwarded-uri"] = { txn.f:pathq() }
+    headers["x-forwarded-uri"] = { target }
 
     local answer = core.httpclient():get({
         url = "http://leasehold/v1/check",
@@ -81,15 +112,15 @@ local function ask(txn, listener)
         timeout = TIMEOUT_MS,
     })
     -- HAProxy words a failure as an answer of its own; the listener marks those that are Leasehold's.
-    local fields = answer and answer.headers
-    if not fields or not fields["x-leasehold-answered"] then
+    local told = answer and answer.headers
+    if not told or not told["x-leasehold-answered"] then
         return
     end
     txn:set_var("txn.leasehold.answered", true)
 
     local reply = txn:reply({ status = answer.status, body = answer.body or "" })
     for _, name in ipairs(PASSED_ON) do
-        for _, value in ipairs(fields[name] and values(fields[name]) or {}) do
+        for _, value in ipairs(told[name] and values(told[name]) or {}) do
             txn:set_var("txn.leasehold.h." .. name:gsub("-", "_"), value)
             reply:add_header(name, value)
         end
