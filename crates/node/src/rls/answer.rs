@@ -9,6 +9,17 @@ use wire::rls::{Code, RateLimitResponse, descriptor_status, header};
 use super::{Fields, Rls};
 use crate::render::{self, Summary, Told};
 
+/// The answer to a browser's preflight of so many descriptors: it passes, and no limit was met.
+#[must_use]
+pub fn preflight(descriptors: usize) -> RateLimitResponse {
+    let mut response = RateLimitResponse {
+        statuses: (0..descriptors).map(|_| descriptor_status([])).collect(),
+        ..RateLimitResponse::default()
+    };
+    response.set_overall_code(Code::Ok);
+    response
+}
+
 /// The answer to a request of so many descriptors. `request_id` is told only of a refusal.
 #[must_use]
 pub fn answer(
@@ -17,6 +28,7 @@ pub fn answer(
     descriptors: usize,
     now: Now,
     rls: &Rls,
+    origin: Option<&str>,
     request_id: &str,
 ) -> RateLimitResponse {
     let mut response = RateLimitResponse {
@@ -59,7 +71,7 @@ pub fn answer(
     }
     if rls.fields != Fields::None {
         let headers = &mut response.response_headers_to_add;
-        render::fields(summary, now, &rls.options, None, &mut |name, value| {
+        render::fields(summary, now, &rls.options, origin, &mut |name, value| {
             if rls.fields.include(name) {
                 headers.push(header(name, value));
             }

@@ -10,6 +10,8 @@ use gate::request::{HeaderLookup, Headers, Part, Request};
 use policy::model::{IdentityReading, IdentitySource};
 use wire::rls::Descriptor;
 
+use crate::render::is_preflight;
+
 /// The keys that tell the client's address. Envoy has resolved forwarding headers before.
 pub const ADDRESS_KEYS: &[&str] = &["remote_address", "masked_remote_address"];
 /// The keys that tell the path.
@@ -91,6 +93,29 @@ pub fn part<'a>(
         request,
         hits: descriptor.hits,
     }
+}
+
+/// Whether a descriptor tells of a browser's preflight, which spends nothing.
+#[must_use]
+pub fn tells_preflight(entries: Entries<'_>) -> bool {
+    let has = |name: &str| {
+        entries
+            .iter()
+            .any(|(key, _)| key.eq_ignore_ascii_case(name))
+    };
+    only(entries, METHOD_KEYS).is_some_and(|method| {
+        is_preflight(method, has("origin"), has("access-control-request-method"))
+    })
+}
+
+/// The origin of a browser's request, if a descriptor tells it.
+#[must_use]
+pub fn origin<'a>(parts: &[Part<'a>]) -> Option<&'a str> {
+    parts
+        .iter()
+        .flat_map(|part| part.request.entries)
+        .find(|(key, _)| key.eq_ignore_ascii_case("origin"))
+        .map(|(_, value)| *value)
 }
 
 /// The value of the entries with one of these keys, if they agree.

@@ -21,7 +21,7 @@ use self::attributes::EntryHeaders;
 use crate::clock::{Clock, between};
 use crate::config::Choice;
 use crate::log::AccessLog;
-use crate::metrics::{Charge, ErrorKind, Surface, Telemetry};
+use crate::metrics::{Answer, Charge, ErrorKind, Surface, Telemetry};
 use crate::render::{self, Summary, Told};
 
 /// Which response fields Envoy is told to add.
@@ -86,6 +86,15 @@ impl Rls {
             self.telemetry.error(ErrorKind::BadRequest);
             Status::invalid_argument(error.to_string())
         })?;
+        if request
+            .descriptors()
+            .any(|descriptor| attributes::tells_preflight(descriptor.entries))
+        {
+            let elapsed = between(now, self.clock.now());
+            self.telemetry
+                .record_undecided(Answer::Preflight, Surface::Rls, elapsed);
+            return Ok(answer::preflight(request.descriptors().count()));
+        }
         let policy = self.gate.snapshot();
         let identity = policy.identity_reading();
         let headers: SmallVec<[EntryHeaders<'_>; 4]> = request
@@ -106,7 +115,15 @@ impl Rls {
         } else {
             String::new()
         };
-        let response = answer::answer(&decision, &summary, parts.len(), now, self, &request_id);
+        let response = answer::answer(
+            &decision,
+            &summary,
+            parts.len(),
+            now,
+            self,
+            attributes::origin(&parts),
+            &request_id,
+        );
         let charge = Charge::of(parts.iter().map(|part| part.hits));
         let elapsed = between(now, self.clock.now());
         self.telemetry

@@ -596,3 +596,52 @@ proptest! {
         }
     }
 }
+
+/// A browser's own question spends nothing, and passes where nothing is left.
+#[tokio::test]
+async fn preflights_spend_nothing() {
+    let fixture = Fixture::with(&two_per_minute(), &[]).await;
+    let ask = async |methods: &[&str], others: &[(&str, &str)]| {
+        let mut entries = vec![("user", "u")];
+        entries.extend(methods.iter().map(|method| ("method", *method)));
+        entries.extend(others);
+        let mut request = request(&[]);
+        request.descriptors = vec![descriptor(&entries), descriptor(&[("user", "v")])];
+        figures(&send(fixture.channel().await, request).await.unwrap())
+    };
+    let origin = ("Origin", "https://app.example");
+    let asks = ("access-control-request-method", "GET");
+    let untouched = (Code::Ok, vec![(Code::Ok, 0, None); 2]);
+    for _ in 0..3 {
+        assert_eq!(ask(&["OPTIONS"], &[origin, asks]).await, untouched);
+    }
+    // All of it must be told; else it is a request like others.
+    assert_eq!(ask(&["OPTIONS"], &[origin]).await.1[0].1, 1);
+    assert_eq!(ask(&["OPTIONS"], &[asks]).await.1[0].1, 0);
+    for methods in [&["GET"] as &[&str], &["options"], &[]] {
+        let (code, _) = ask(methods, &[origin, asks]).await;
+        assert_eq!(code, Code::OverLimit, "{methods:?}");
+    }
+    assert_eq!(ask(&["OPTIONS"], &[origin, asks]).await, untouched);
+}
+
+/// Whose origin may read a refusal is told of the origin that a descriptor tells.
+#[tokio::test]
+async fn refusals_can_be_read_by_scripts_of_allowed_origins() {
+    let settings = ["answer.allow_origins=https://app.example"];
+    let fixture = Fixture::with(&two_per_minute(), &settings).await;
+    for (origin, expected) in [
+        ("https://app.example", Some("https://app.example")),
+        ("https://other.example", None),
+    ] {
+        let mut request = request(&[]);
+        request.descriptors = vec![descriptor(&[("user", "u"), ("origin", origin)])];
+        request.hits_addend = 3;
+        let response = send(fixture.channel().await, request).await.unwrap();
+        assert_eq!(response.overall_code(), Code::OverLimit);
+        let allowed = fields(&response)
+            .get("access-control-allow-origin")
+            .copied();
+        assert_eq!(allowed, expected);
+    }
+}
