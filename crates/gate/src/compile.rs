@@ -379,6 +379,7 @@ impl Compiler<'_, '_> {
                     number: (self.number)(rule, limit),
                     rule: rule.clone(),
                     name: limit.name.clone(),
+                    envoy_name: None,
                     amount: limit.amount,
                     mode,
                     on_degraded: limit.on_degraded,

@@ -2,6 +2,7 @@
 //!
 //! All figures are of the one instant that the decision was made at: nothing here reads a clock again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use policy::model::{Amount, LimitName, Mode, OnDegraded, RuleName};
@@ -20,6 +21,9 @@ pub struct LimitFacts {
     pub rule: RuleName,
     /// Its label.
     pub name: LimitName,
+    /// The name that Envoy is told, if it is not the label: for limits of descriptor trees, that which their file gives
+    /// them, empty if it gives none.
+    pub envoy_name: Option<Arc<str>>,
     /// How much it admits.
     pub amount: Amount,
     /// Enforce or only count.

@@ -62,6 +62,9 @@ impl Domains {
                 disclose: true,
             };
             let set = compiler.set(&rule, Mode::Enforce, &[stand_in])?;
+            for limit in set.indexes() {
+                compiler.limits[limit.0 as usize].facts.envoy_name = Some(Arc::default());
+            }
             overrides.extend(set.indexes().map(|limit| (Arc::clone(&domain.name), limit)));
         }
         Ok(Self {
@@ -77,7 +80,9 @@ impl Domains {
     ) -> Result<LimitIndex, CompileError> {
         let set = compiler.set(&found.rule, found.mode, std::slice::from_ref(&found.limit))?;
         let limit = set.indexes().next().expect("a set of one limit has one");
-        compiler.limits[limit.0 as usize].quota_mode = found.quota_mode;
+        let compiled = &mut compiler.limits[limit.0 as usize];
+        compiled.quota_mode = found.quota_mode;
+        compiled.facts.envoy_name = Some(found.replaced_as.clone().unwrap_or_default());
         Ok(limit)
     }
 

@@ -339,7 +339,9 @@ pub fn current_limit(outcome: &Outcome<'_>) -> Option<RateLimit> {
         Amount::Metered { rate, algorithm: _ } => (rate.units, unit_of(rate.window)),
     };
     Some(RateLimit {
-        name: outcome.facts.name.as_str().to_owned(),
+        name: (outcome.facts.envoy_name.as_deref())
+            .unwrap_or(outcome.facts.name.as_str())
+            .to_owned(),
         requests_per_unit: saturating_u32(units),
         unit: unit.into(),
     })

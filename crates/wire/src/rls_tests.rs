@@ -38,6 +38,7 @@ fn first_hits(of_request: u32, of_descriptor: Option<u64>, negative: bool) -> Hi
     checked.descriptors().next().unwrap().hits
 }
 
+/// C6: unset and 0 are 1, but 0 of a descriptor only looks.
 #[test]
 fn hits_are_read_as_envoy_sends_them() {
     assert_eq!(first_hits(0, None, false), Hits::Take(1));
@@ -103,6 +104,7 @@ fn an_override_counts_only_where_it_is_accepted() {
     );
 }
 
+/// A4 by a descriptor's own limit.
 #[test]
 fn an_override_of_none_denies_all_and_one_in_no_unit_is_refused() {
     assert_eq!(
@@ -128,6 +130,7 @@ fn facts(amount: Amount, mode: Mode, disclose: bool) -> LimitFacts {
         number: LimitNumber(0),
         rule: RuleName::new("per-user"),
         name: LimitName::new("1m"),
+        envoy_name: None,
         amount,
         mode,
         on_degraded: OnDegraded::default(),
@@ -234,6 +237,7 @@ fn an_undisclosed_limit_refuses_without_showing_itself() {
     );
 }
 
+/// A7 in Envoy's 32 bits.
 #[test]
 fn what_does_not_fit_envoys_fields_is_its_greatest_number() {
     for (units, shown) in [

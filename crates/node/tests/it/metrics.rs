@@ -20,6 +20,7 @@ fn facts(number: u32, rule: &str, mode: Mode) -> LimitFacts {
         number: LimitNumber(number),
         rule: RuleName::new(rule),
         name: LimitName::new("1m"),
+        envoy_name: None,
         amount: Amount::Metered {
             rate: Rate { units: 10, window },
             algorithm: Algorithm::FixedWindow,

@@ -30,6 +30,7 @@ fn facts(number: u32, rule: &str, limit: &str, amount: Amount, disclose: bool) -
         number: LimitNumber(number),
         rule: RuleName::new(rule),
         name: LimitName::new(limit),
+        envoy_name: None,
         amount,
         mode: Mode::Enforce,
         on_degraded: OnDegraded::FairShare,
