@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -36,6 +36,10 @@ impl Door {
     }
 }
 
+/// How many connections wait to be accepted before the kernel turns others away, which clients notice as delays of a
+/// second and more. The kernel's own bound (`net.core.somaxconn`) may be lower.
+const BACKLOG: u32 = 1024;
+
 /// A socket that listens, not yet accepting.
 #[derive(Debug)]
 pub struct Listener {
@@ -45,12 +49,19 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens.
+    /// Listens. To be called within a runtime.
     ///
     /// # Errors
     /// If the address cannot be had.
-    pub async fn bind(door: Door, address: SocketAddr) -> io::Result<Self> {
-        let socket = TcpListener::bind(address).await?;
+    pub fn bind(door: Door, address: SocketAddr) -> io::Result<Self> {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // So that a node that starts again need not wait for the connections of the one before to be forgotten.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let socket = socket.listen(BACKLOG)?;
         let address = socket.local_addr()?;
         Ok(Self {
             door,
@@ -165,5 +176,42 @@ impl Backoff {
         let wait = self.0;
         self.0 = (wait * 2).min(Duration::from_secs(1));
         wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    /// More connect at once than the usual 128 places hold, and nobody accepts yet.
+    #[tokio::test]
+    async fn a_burst_of_connections_waits_its_turn() {
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        assert!(most.trim().parse::<u32>().unwrap() >= 400, "{most}");
+        let address = (Ipv4Addr::LOCALHOST, 0).into();
+        let listener = Listener::bind(Door::Http, address).unwrap();
+        let burst = async {
+            let mut waiting = Vec::new();
+            for _ in 0..300 {
+                waiting.push(TcpStream::connect(listener.address()).await.unwrap());
+            }
+            waiting.len()
+        };
+        let connected = tokio::time::timeout(Duration::from_secs(10), burst).await;
+        assert_eq!(connected, Ok(300));
+    }
+
+    #[tokio::test]
+    async fn an_address_is_listened_at_once() {
+        for address in [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            (Ipv6Addr::LOCALHOST, 0).into(),
+        ] {
+            let first = Listener::bind(Door::Admin, address).unwrap();
+            let again = Listener::bind(Door::Admin, first.address());
+            assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        }
     }
 }

@@ -94,9 +94,9 @@ impl Node {
     pub async fn start(config: &Config, core: Core) -> Result<Self, ServeError> {
         let life = Life::default();
         let options = config.answer.options()?;
-        let http = bind(Door::Http, config.http.listen).await?;
-        let grpc = bind(Door::Grpc, config.grpc.listen).await?;
-        let admin = bind(Door::Admin, config.admin.listen).await?;
+        let http = bind(Door::Http, config.http.listen)?;
+        let grpc = bind(Door::Grpc, config.grpc.listen)?;
+        let admin = bind(Door::Admin, config.admin.listen)?;
         let addresses = Addresses {
             http: http.as_ref().map(Listener::address),
             grpc: grpc.as_ref().map(Listener::address),
@@ -247,10 +247,10 @@ impl Node {
     }
 }
 
-async fn bind(door: Door, listen: Listen) -> Result<Option<Listener>, ServeError> {
+fn bind(door: Door, listen: Listen) -> Result<Option<Listener>, ServeError> {
     match listen {
         Listen::Off => Ok(None),
-        Listen::At(address) => match Listener::bind(door, address).await {
+        Listen::At(address) => match Listener::bind(door, address) {
             Ok(listener) => Ok(Some(listener)),
             Err(source) => Err(ServeError::Bind {
                 door,
