@@ -99,6 +99,21 @@ fn a_file_that_cannot_be_read_is_status_2_and_others_are_checked_all_the_same() 
 }
 
 #[test]
+fn check_refuses_files_that_limit_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let half = write(
+        folder.path(),
+        "half.yaml",
+        "domain: mesh\ndescriptors: []\n",
+    );
+    for path in [&*half, folder.path().to_str().unwrap()] {
+        let ran = run(&["check", path]);
+        assert_eq!(ran.status, 1, "{}", ran.out);
+        assert!(ran.err.contains("nothing would be limited"), "{}", ran.err);
+    }
+}
+
+#[test]
 fn check_reads_envoyproxy_s_files_too() {
     let folder = tempfile::tempdir().unwrap();
     let text = "domain: mesh\ndescriptors:\n  - key: user\n    rate_limit: {unit: minute, requests_per_unit: 5}\n";

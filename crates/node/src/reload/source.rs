@@ -1,7 +1,7 @@
 //! Where the policy is read from: a file of ours, a file or a directory of envoyproxy/ratelimit's, or the sample.
 //!
-//! What is read is read whole and checked whole. A directory without files and a file without rules are faults, never
-//! a policy that limits nothing.
+//! What is read is read whole and checked whole. A directory without files, a file without rules and files without a
+//! limit are faults, never a policy that limits nothing.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -63,6 +63,12 @@ pub enum ReadError {
     /// Files of envoyproxy/ratelimit's have faults.
     #[error(transparent)]
     EnvoyFaulty(#[from] FileErrors),
+    /// Files of envoyproxy/ratelimit's have no limit at all, as if they were half written.
+    #[error("{}: no descriptor has a rate_limit: nothing would be limited", path.display())]
+    NothingLimited {
+        /// The file or directory.
+        path: PathBuf,
+    },
     /// It was understood but cannot be enforced.
     #[error(transparent)]
     NotEnforceable(#[from] CompileError),
@@ -79,6 +85,7 @@ impl ReadError {
             | Self::DirectoryOfOurs { .. }
             | Self::Faulty { .. }
             | Self::EnvoyFaulty(_)
+            | Self::NothingLimited { .. }
             | Self::NotEnforceable(_) => false,
         }
     }
@@ -98,6 +105,7 @@ impl ReadError {
             | Self::NoFiles { .. }
             | Self::TooManyFiles { .. }
             | Self::DirectoryOfOurs { .. }
+            | Self::NothingLimited { .. }
             | Self::NotEnforceable(_) => None,
         }
     }
@@ -237,6 +245,11 @@ impl Source {
                 .map(|(name, (_, bytes))| envoy::File { name, bytes })
                 .collect();
             let read = envoy::read_files(&files)?;
+            if read.limit_nothing() {
+                // There is a path: the sample, which has none, is not of this format and refused above.
+                let path = self.path.clone().unwrap_or_default();
+                return Err(ReadError::NothingLimited { path });
+            }
             (
                 Policy {
                     domains: read.domains,

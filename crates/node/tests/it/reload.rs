@@ -320,6 +320,36 @@ fn the_format_is_told_apart() {
     assert!(!sample.policy.rules.is_empty());
 }
 
+/// Half-written files read as a domain without limits: they must not put the limits in force out of force.
+#[test]
+fn files_that_limit_nothing_are_refused() {
+    let bench = Bench::new(&envoys("a", 1));
+    for text in [
+        "domain: a\n",
+        "domain: a\ndescriptors:\n",
+        "domain: a\ndescriptors: []\n",
+        "domain: a\ndescriptors: [{key: k}]\n",
+        "domain: a\ndescriptors: [{key: k, descriptors: [{key: l}]}]\n",
+    ] {
+        fs::write(&bench.path, text).unwrap();
+        assert_eq!(
+            bench.reloader.reload(Why::Asked),
+            Reload::Refused,
+            "{text:?}"
+        );
+        assert!(has_rule(&bench.core.gate, "a"), "{text:?}");
+        let error = source(&bench.path, PolicyFormat::Envoy).read().unwrap_err();
+        assert!(
+            error.to_string().ends_with("nothing would be limited"),
+            "{error}"
+        );
+    }
+    // That a limit is none is said, not left out.
+    let unlimited = "domain: a\ndescriptors: [{key: k, rate_limit: {unlimited: true}}]\n";
+    fs::write(&bench.path, unlimited).unwrap();
+    assert_eq!(bench.reloader.reload(Why::Asked), Reload::Applied);
+}
+
 #[test]
 fn a_directory_is_read_whole() {
     let directory = tempfile::tempdir().unwrap();
@@ -340,6 +370,14 @@ fn a_directory_is_read_whole() {
         .map(|domain| &*domain.name)
         .collect();
     assert_eq!(names, ["a", "b"]);
+
+    // A file that limits nothing is told of.
+    fs::write(root.join("z.yaml"), "domain: z\n").unwrap();
+    let warnings = source.read().unwrap().warnings;
+    let (file, warning) = &warnings[0];
+    assert!(warnings.len() == 1 && file.ends_with("z.yaml"));
+    assert!(warning.to_string().contains("nothing in `z` is limited"));
+    fs::remove_file(root.join("z.yaml")).unwrap();
 
     // One faulty file, and none of them counts.
     let bench = Bench::of(directory, root.clone());

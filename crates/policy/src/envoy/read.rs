@@ -31,6 +31,16 @@ pub struct Domains {
     pub warnings: Vec<(String, Fault)>,
 }
 
+impl Domains {
+    /// Whether no descriptor of any has a limit.
+    #[must_use]
+    pub fn limit_nothing(&self) -> bool {
+        self.domains
+            .iter()
+            .all(|domain| !has_limit(&domain.descriptors))
+    }
+}
+
 /// Files were refused, all of them, for what is wrong in some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileErrors {
@@ -53,7 +63,8 @@ impl std::error::Error for FileErrors {}
 /// Reads files, each with a domain of its own.
 ///
 /// # Errors
-/// All faults of all files, among them a domain that an earlier file has. Then nothing is read.
+/// All faults of all files, among them a domain that an earlier file has. Then nothing is read. A file without limits is
+/// no fault, since there are such, but a warning; see [`Domains::limit_nothing`].
 pub fn read_files(files: &[File<'_>]) -> Result<Domains, FileErrors> {
     let mut read = Domains::default();
     let mut refused = Vec::new();
@@ -115,6 +126,19 @@ fn read_domain<'f>(
             reader.descriptors(faults, place)
         })?
         .unwrap_or_default();
+    if !has_limit(&descriptors) {
+        warnings.push(Fault {
+            kind: FaultKind::Empty,
+            path: "descriptors".into(),
+            at: root.at,
+            problem: format!(
+                "no descriptor here has a limit: nothing in {} is limited",
+                Quoted(&name)
+            ),
+            help: Some("give a descriptor a `rate_limit`, or remove the file".into()),
+            secret: false,
+        });
+    }
     warn_of_unknown_names(place.node, &descriptors, warnings);
     Ok(DescriptorDomain {
         name: name.as_str().into(),
@@ -146,6 +170,12 @@ fn warn_of_unknown_names(root: &Node, nodes: &[DescriptorNode], warnings: &mut V
             secret: false,
         });
     }
+}
+
+fn has_limit(nodes: &[DescriptorNode]) -> bool {
+    nodes
+        .iter()
+        .any(|node| node.limit.is_some() || has_limit(&node.descriptors))
 }
 
 fn collect_limits<'n>(

@@ -347,6 +347,10 @@ fn files_are_read_together_or_not_at_all() {
     let read = read_files(&[first, other]).unwrap();
     let names: Vec<&str> = read.domains.iter().map(|domain| &*domain.name).collect();
     assert_eq!(names, ["a", "b"]);
+    assert!(!read.limit_nothing());
+    let warned: Vec<&str> = read.warnings.iter().map(|(file, _)| &**file).collect();
+    assert_eq!(warned, ["b.yaml"]);
+    assert!(read_files(&[other]).unwrap().limit_nothing());
     assert_eq!(read_files(&[]), Ok(Domains::default()));
 
     let errors = read_files(&[first, again, broken]).unwrap_err();
@@ -377,7 +381,8 @@ fn what_has_no_effect_is_told() {
     assert_eq!(
         warnings(&one("key: k, shadow_mode: true")),
         [
-            "config.yaml:3:15: descriptors[0].shadow_mode: has no effect without a rate_limit beside it"
+            "config.yaml:3:15: descriptors[0].shadow_mode: has no effect without a rate_limit beside it",
+            "config.yaml:1:1: descriptors: no descriptor here has a limit: nothing in `d` is limited; give a descriptor a `rate_limit`, or remove the file",
         ]
     );
     let told = warnings(&limit("unlimited: true, replaces: [{ name: nobody }]"));
