@@ -1,6 +1,7 @@
 //! The form in which programs ask: one JSON object.
 //!
-//! Every field may be absent, none may be unknown. A fault names the field and never repeats a value.
+//! A question names a method and a path, or a domain and entries: rules that choose by them would silently not apply to
+//! one without. Every other field may be absent, none may be unknown. A fault names the field and never repeats a value.
 
 use std::net::IpAddr;
 
@@ -203,6 +204,19 @@ impl Question {
                 "more than one of `hits`, `peek` and `give_back`; send one",
             );
         }
+        if self.domain.is_none() || self.entries.is_empty() {
+            for (field, is_there) in [
+                ("method", self.method.is_some()),
+                ("path", self.path.is_some()),
+            ] {
+                if !is_there {
+                    return Err(Fault::Missing {
+                        field,
+                        expected: "send the request's `method` and `path`, or a `domain` and `entries`",
+                    });
+                }
+            }
+        }
         Ok(())
     }
 }
@@ -275,11 +289,35 @@ mod tests {
             .values("x-b", &mut |value| seen.push(value));
         assert_eq!(seen, [b"2", b"3"]);
         assert_eq!(question.takes(), Hits::Take(3));
-        assert_eq!(read("{}").takes(), Hits::Take(1));
-        assert_eq!(read(r#"{"hits":0}"#).takes(), Hits::Take(0));
-        assert_eq!(read(r#"{"peek":true}"#).takes(), Hits::Take(0));
-        assert_eq!(read(r#"{"peek":false,"hits":2}"#).takes(), Hits::Take(2));
-        assert_eq!(read(r#"{"give_back":2}"#).takes(), Hits::GiveBack(2));
+        let takes = |more: &str| read(&format!(r#"{{"method":"GET","path":"/"{more}}}"#)).takes();
+        assert_eq!(takes(""), Hits::Take(1));
+        assert_eq!(takes(r#","hits":0"#), Hits::Take(0));
+        assert_eq!(takes(r#","peek":true"#), Hits::Take(0));
+        assert_eq!(takes(r#","peek":false,"hits":2"#), Hits::Take(2));
+        assert_eq!(takes(r#","give_back":2"#), Hits::GiveBack(2));
+    }
+
+    #[test]
+    fn a_question_says_what_rules_choose_by() {
+        let entries = r#""entries":[{"key":"a","value":"b"}]"#;
+        for (text, told) in [
+            ("{}".to_owned(), "method: missing"),
+            (r#"{"path":"/x"}"#.into(), "method: missing"),
+            (r#"{"method":"GET"}"#.into(), "path: missing"),
+            (r#"{"domain":"d"}"#.into(), "method: missing"),
+            (r#"{"domain":"d","entries":[]}"#.into(), "method: missing"),
+            (format!("{{{entries}}}"), "method: missing"),
+            (format!(r#"{{"method":"GET",{entries}}}"#), "path: missing"),
+        ] {
+            let fault = fault(&text);
+            assert!(fault.starts_with(told), "{text}: {fault}");
+        }
+        for text in [
+            r#"{"method":"GET","path":"/x"}"#.to_owned(),
+            format!(r#"{{"domain":"d",{entries}}}"#),
+        ] {
+            read(&text);
+        }
     }
 
     #[test]
@@ -357,8 +395,9 @@ mod tests {
     #[test]
     fn text_of_any_kind_is_a_question() {
         // NUL, newline, Cyrillic: they are hashed, not interpreted.
-        let question =
-            read("{\"path\":\"/\\u0000\\n\\u0430\",\"api_key\":\"\\u0000\",\"user\":\"\"}");
+        let question = read(
+            "{\"method\":\"GET\",\"path\":\"/\\u0000\\n\\u0430\",\"api_key\":\"\\u0000\",\"user\":\"\"}",
+        );
         assert_eq!(question.path.as_deref(), Some("/\0\n\u{430}"));
         assert!(Question::read(b"{\"user\":\"\xff\"}").is_err());
     }

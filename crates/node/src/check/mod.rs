@@ -148,8 +148,9 @@ impl Check {
         }
         let policy = self.gate.snapshot();
         // A proxy may hand on a client's body and its type. What it says of the request itself decides the form, so
-        // that no client can ask in its own words.
-        if headers::is_asked(&head.headers) || !is_json(&head.headers) {
+        // that no client can ask in its own words. Programs ask by POST alone.
+        let may_be_json = head.method == Method::POST && is_json(&head.headers);
+        if headers::is_asked(&head.headers) || !may_be_json {
             let authority = head.uri.authority().map(|authority| authority.as_str());
             let original = Original::read(&head.headers, authority)?;
             let query = Query::beside(head.uri.query(), original.query())?;

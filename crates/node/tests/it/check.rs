@@ -132,6 +132,13 @@ fn question(query: &str, fields: &[(&str, &str)]) -> Request<Body> {
     request.body(Body::empty()).expect("a request")
 }
 
+/// A program's question about a GET of this path, with these fields besides.
+fn about(path: &str, mut fields: Value) -> Value {
+    fields["method"] = "GET".into();
+    fields["path"] = path.into();
+    fields
+}
+
 struct Reply {
     status: u16,
     headers: http::HeaderMap,
@@ -275,13 +282,7 @@ async fn hits_are_taken_looked_at_and_given_back() {
         remaining(&bench.ask("?hits=0", NGINX).await).as_deref(),
         Some("6")
     );
-    let question = |extra: Value| {
-        let mut question = json!({"method": "GET", "path": "/things"});
-        for (name, value) in extra.as_object().expect("an object") {
-            question[name] = value.clone();
-        }
-        question
-    };
+    let question = |extra: Value| about("/things", extra);
     let peek = bench.ask_json(&question(json!({"peek": true}))).await;
     assert_eq!(peek.json()["limits"][0]["remaining"], 6);
     let back = bench.ask_json(&question(json!({"give_back": 3}))).await;
@@ -321,7 +322,7 @@ async fn a_decision_as_json() {
         ..Policy::default()
     };
     let bench = Bench::new(&policy);
-    let allowed = bench.ask_json(&json!({"user": "alice"})).await;
+    let allowed = bench.ask_json(&about("/", json!({"user": "alice"}))).await;
     let id = allowed.field("x-request-id").expect("an id").to_owned();
     assert_eq!(
         allowed.json(),
@@ -336,7 +337,7 @@ async fn a_decision_as_json() {
         })
     );
     let denied = bench
-        .ask_json(&json!({"headers": {"X-User-Id": "alice"}}))
+        .ask_json(&about("/", json!({"headers": {"X-User-Id": "alice"}})))
         .await;
     assert_eq!(denied.status, 429);
     assert_eq!(denied.json()["allowed"], false);
@@ -344,8 +345,9 @@ async fn a_decision_as_json() {
     assert_eq!(denied.json()["violated_policies"], json!(["per-user/1m"]));
     assert_eq!(denied.json()["limits"].as_array().map(Vec::len), Some(1));
     // Another user, and no user.
-    assert_eq!(bench.ask_json(&json!({"user": "bob"})).await.status, 200);
-    assert_eq!(bench.ask_json(&json!({})).await.status, 200);
+    for of in [json!({"user": "bob"}), json!({})] {
+        assert_eq!(bench.ask_json(&about("/", of)).await.status, 200);
+    }
 }
 
 #[tokio::test]
@@ -362,7 +364,7 @@ async fn programs_name_keys_users_and_entries_of_their_own() {
         ..Policy::default()
     };
     let bench = Bench::new(&policy);
-    let ask = async |body: Value| bench.ask_json(&body).await.status;
+    let ask = async |body: Value| bench.ask_json(&about("/", body)).await.status;
     assert_eq!(ask(json!({"api_key": "one"})).await, 200);
     assert_eq!(ask(json!({"api_key": "one"})).await, 429);
     // The same key in the header is the same bucket; the field wins over the header.
@@ -373,7 +375,7 @@ async fn programs_name_keys_users_and_entries_of_their_own() {
     );
     let entries = json!({"api_key": "three", "entries": [{"key": "tenant", "value": "t"}]});
     assert_eq!(
-        bench.ask_json(&entries).await.json()["limits"][1]["remaining"],
+        bench.ask_json(&about("/", entries)).await.json()["limits"][1]["remaining"],
         99
     );
 }
@@ -383,7 +385,7 @@ async fn a_policy_that_reads_no_key_says_so() {
     let mut policy = by_path(5);
     policy.identity.api_key.clear();
     let reply = Bench::new(&policy)
-        .ask_json(&json!({"api_key": "secret-key"}))
+        .ask_json(&about("/", json!({"api_key": "secret-key"})))
         .await;
     assert_eq!(
         (reply.status, reply.json()["field"].as_str()),
@@ -516,6 +518,49 @@ async fn what_is_missing_or_wrong_is_named() {
     let scrape = series(&bench.telemetry.scrape(&TableStats::default()));
     assert_eq!(scrape[r#"throttle_error_total{kind="bad_request"}"#], 6.0);
     assert_eq!(scrape[r#"throttle_error_total{kind="not_served"}"#], 1.0);
+}
+
+/// Rules for methods and paths would not apply to such a question, and it would be allowed.
+#[tokio::test]
+async fn a_program_must_say_what_rules_choose_by() {
+    let bench = Bench::new(&by_path(1));
+    for (question, named) in [
+        (json!({}), "method"),
+        (json!({"path": "/x"}), "method"),
+        (json!({"method": "GET"}), "path"),
+        (json!({"domain": "d"}), "method"),
+    ] {
+        let reply = bench.ask_json(&question).await;
+        assert_eq!(
+            (reply.status, reply.json()["field"].as_str()),
+            (400, Some(named)),
+            "{question}"
+        );
+    }
+    let entries =
+        json!({"domain": "d", "hits": 0, "entries": [{"key": "path", "value": "/things"}]});
+    assert_eq!(bench.ask_json(&entries).await.status, 200);
+}
+
+/// A client's body and its type, handed on by a proxy, are no question: only POST asks in JSON.
+#[tokio::test]
+async fn a_get_never_asks_in_json() {
+    let bench = Bench::new(&by_path(1));
+    let asked = |method: http::Method| {
+        let request = Request::builder()
+            .method(method)
+            .uri("/v1/check")
+            .header("content-type", "application/json")
+            .body(Body::from(r#"{"method":"GET","path":"/cheap","hits":0}"#));
+        bench.send(request.expect("a request"))
+    };
+    let reply = asked(http::Method::GET).await;
+    assert_eq!(
+        (reply.status, reply.json()["field"].as_str()),
+        (400, Some("X-Original-Method or X-Forwarded-Method"))
+    );
+    assert_eq!(asked(http::Method::HEAD).await.status, 400);
+    assert_eq!(asked(http::Method::POST).await.status, 200);
 }
 
 /// G2: too large is never taken for over the limit.
@@ -657,7 +702,7 @@ async fn finding_a_bucket_is_a_hit_and_making_one_a_miss() {
     for _ in 0..4 {
         bench.ask("", NGINX).await;
     }
-    bench.ask_json(&json!({"path": "/other"})).await;
+    bench.ask_json(&about("/other", json!({}))).await;
     let stats = bench.check.gate.table().stats(START);
     let series = series(&bench.telemetry.scrape(&stats));
     assert_eq!(series["throttle_cache_miss_total"], 2.0);
