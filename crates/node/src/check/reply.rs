@@ -95,7 +95,9 @@ impl<'a> Reply<'a> {
         } else if decision.verdict == Verdict::Admitted {
             None
         } else {
-            told.body(self.options.body, self.now, self.request_id())
+            // With `mode=403` the proxy answers with the true status, and never with this body.
+            let status = told.status();
+            told.body(self.options.body, status, self.now, self.request_id())
         };
         self.with_body(response, body)
     }

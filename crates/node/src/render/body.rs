@@ -54,18 +54,18 @@ impl Told<'_, '_, '_> {
         }
     }
 
-    /// The body, for an answer made at `now` to the request known as `request_id`; none for an admission.
+    /// The body, for an answer with `status` made at `now` to the request known as `request_id`; none for an admission.
+    /// `status` is what the client sees: [`Told::status`], unless who asked answers otherwise.
     #[must_use]
-    pub fn body(&self, form: BodyForm, now: Now, request_id: &str) -> Option<Body> {
+    pub fn body(&self, form: BodyForm, status: u16, now: Now, request_id: &str) -> Option<Body> {
         let code = self.code()?;
-        let status = self.status();
         let message = self.message();
         Some(match form {
             BodyForm::Problem => Body {
                 content_type: "application/problem+json",
                 bytes: json(&Problem {
                     kind: self.problem_type(),
-                    title: self.title(),
+                    title: self.title(status),
                     status,
                     detail: &message,
                     violated_policies: self.violated_policies(),
@@ -100,11 +100,15 @@ impl Told<'_, '_, '_> {
         format!("{PROBLEM_TYPES}{name}")
     }
 
-    const fn title(&self) -> &'static str {
+    const fn title(&self, status: u16) -> &'static str {
         match self.0.verdict {
             Verdict::Admitted | Verdict::Refused(Refusal::OverLimit) => "Quota exceeded",
             Verdict::Refused(Refusal::Never) => "Not within any quota",
-            Verdict::Refused(Refusal::KeyAbsent) => "Forbidden",
+            // With `about:blank`, the phrase of the status.
+            Verdict::Refused(Refusal::KeyAbsent) => match status {
+                429 => "Too Many Requests",
+                _ => "Forbidden",
+            },
             Verdict::Refused(Refusal::Unavailable) => "Rate limiter unavailable",
         }
     }

@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
+use gate::decision::Verdict;
 use gate::request::{Part, Request};
 use policy::model::{IdentityReading, IdentitySource};
 
+use super::answer::REFUSED_STATUS;
 use crate::log::{AccessLog, RequestLine, TraceContext};
 use crate::render::Told;
 
@@ -33,7 +35,10 @@ pub fn write(
         entity: found(&identity.api_key),
         method: requests().find_map(|request| request.method),
         target: requests().find_map(|request| request.path),
-        status_code: told.status(),
+        status_code: match told.0.verdict {
+            Verdict::Admitted => told.status(),
+            Verdict::Refused(_) => REFUSED_STATUS,
+        },
         error_code: told.code(),
         error_message: told.code().map(|_| &*message),
         duration: elapsed,

@@ -20,6 +20,10 @@ pub fn preflight(descriptors: usize) -> RateLimitResponse {
     response
 }
 
+/// The HTTP status of Envoy's own answer to every OVER_LIMIT, whatever the refusal is for (`rate_limited_status`, unless
+/// the operator changes it).
+pub(super) const REFUSED_STATUS: u16 = 429;
+
 /// The answer to a request of so many descriptors. `request_id` is told only of a refusal.
 #[must_use]
 pub fn answer(
@@ -61,7 +65,8 @@ pub fn answer(
                     .iter_mut()
                     .for_each(|status| status.set_code(Code::OverLimit));
             }
-            if let Some(body) = Told(summary).body(rls.options.body, now, request_id) {
+            let body = Told(summary).body(rls.options.body, REFUSED_STATUS, now, request_id);
+            if let Some(body) = body {
                 response.raw_body = body.bytes;
                 response
                     .response_headers_to_add

@@ -1,8 +1,10 @@
 //! What Envoy's descriptors tell of a request, in the gate's terms.
 //!
 //! A rule may always name descriptor entries as they are. Besides, entries whose keys are well known fill the
-//! attributes that rules for HTTP use, so that one rule serves both surfaces; `docs/envoy.md` has the table. An
-//! attribute that a descriptor gives twice, and not the same each time, is not known.
+//! attributes that rules for HTTP use, so that one rule serves both surfaces; `docs/envoy.md` has the table.
+//!
+//! Which entries there are, and in which order, is the operator's doing: the first path, method, host and address count,
+//! so that a rule for them never vanishes. Keys and users are the client's words: of those, the gate sees all.
 
 use std::net::IpAddr;
 
@@ -80,10 +82,10 @@ pub fn part<'a>(
 ) -> Part<'a> {
     let entries = descriptor.entries;
     let request = Request {
-        method: only(entries, METHOD_KEYS),
-        host: only(entries, HOST_KEYS),
-        path: only(entries, PATH_KEYS).map(str::as_bytes),
-        peer: only(entries, ADDRESS_KEYS).and_then(address),
+        method: values(entries, METHOD_KEYS).next(),
+        host: values(entries, HOST_KEYS).next(),
+        path: values(entries, PATH_KEYS).next().map(str::as_bytes),
+        peer: values(entries, ADDRESS_KEYS).find_map(address),
         headers: Headers::new(headers),
         domain: Some(domain),
         entries,
@@ -103,9 +105,10 @@ pub fn tells_preflight(entries: Entries<'_>) -> bool {
             .iter()
             .any(|(key, _)| key.eq_ignore_ascii_case(name))
     };
-    only(entries, METHOD_KEYS).is_some_and(|method| {
-        is_preflight(method, has("origin"), has("access-control-request-method"))
-    })
+    // What is spared the limits is so by every entry that tells the method.
+    let (has_origin, has_method) = (has("origin"), has("access-control-request-method"));
+    let mut methods = values(entries, METHOD_KEYS).peekable();
+    methods.peek().is_some() && methods.all(|method| is_preflight(method, has_origin, has_method))
 }
 
 /// The origin of a browser's request, if a descriptor tells it.
@@ -118,14 +121,12 @@ pub fn origin<'a>(parts: &[Part<'a>]) -> Option<&'a str> {
         .map(|(_, value)| *value)
 }
 
-/// The value of the entries with one of these keys, if they agree.
-fn only<'a>(entries: Entries<'a>, keys: &[&str]) -> Option<&'a str> {
-    let mut values = entries
+/// The values of the entries with one of these keys.
+fn values<'a>(entries: Entries<'a>, keys: &[&str]) -> impl Iterator<Item = &'a str> {
+    entries
         .iter()
         .filter(|(key, _)| keys.contains(key))
-        .map(|(_, value)| *value);
-    let first = values.next()?;
-    values.all(|value| value == first).then_some(first)
+        .map(|(_, value)| *value)
 }
 
 /// An address, or the network that Envoy masked it to.
@@ -236,12 +237,38 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_twice_and_differently_is_not_known() {
-        with(&[("path", "/a"), (":path", "/b")], |part| {
-            assert_eq!(part.request.path, None)
+    fn the_first_path_method_and_host_count() {
+        let entries = [
+            ("path", "/login"),
+            (":path", "/login?x"),
+            (":method", "POST"),
+            ("method", "GET"),
+            ("host", "a.example"),
+            (":authority", "b.example"),
+            ("host", "c.example"),
+        ];
+        with(&entries, |part| {
+            let request = part.request;
+            assert_eq!(request.path, Some(&b"/login"[..]));
+            assert_eq!(
+                (request.method, request.host),
+                (Some("POST"), Some("a.example"))
+            );
         });
-        with(&[("path", "/a"), (":path", "/a")], |part| {
-            assert_eq!(part.request.path, Some(&b"/a"[..]));
-        });
+    }
+
+    #[test]
+    fn the_first_address_that_is_one_counts() {
+        let network = ("masked_remote_address", "192.0.2.0/24");
+        let whole = ("remote_address", "192.0.2.7");
+        for (entries, last) in [
+            ([network, whole], 0),
+            ([whole, network], 7),
+            ([("remote_address", "unknown"), whole], 7),
+        ] {
+            with(&entries, |part| {
+                assert_eq!(part.request.peer, Some(IpAddr::from([192, 0, 2, last])));
+            });
+        }
     }
 }

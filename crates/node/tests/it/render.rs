@@ -395,7 +395,7 @@ fn what_is_not_disclosed_is_not_told() {
     }
     let summary = Summary::of(&refusal);
     for form in [BodyForm::Problem, BodyForm::ErrorObject] {
-        let body = Told(&summary).body(form, now(), "id").unwrap();
+        let body = Told(&summary).body(form, 429, now(), "id").unwrap();
         assert!(!String::from_utf8(body.bytes).unwrap().contains("987654321"));
     }
     // Retry-After of the hidden limit is told; `t` of the shown one does not lie beyond it.
@@ -563,7 +563,7 @@ fn bodies() {
     let body = |decision: &Decision<'_>, form| {
         let summary = Summary::of(decision);
         let told = Told(&summary);
-        let body = told.body(form, now(), "req-1").unwrap();
+        let body = told.body(form, told.status(), now(), "req-1").unwrap();
         (
             told.status(),
             body.content_type,

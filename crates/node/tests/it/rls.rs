@@ -9,9 +9,10 @@ use leasehold_node::log::{AccessLog, Form};
 use leasehold_node::render::Options;
 use leasehold_node::rls::{Fields, Rls};
 use leasehold_node::serve::Core;
+use policy::envoy::{File, read_files};
 use policy::model::{
     DescriptorDomain, DescriptorLimit, DescriptorNode, DescriptorValue, KeyPart, KeySource, Mode,
-    Normalizer, OnAbsent, Policy, RuleLimits, RuleName,
+    Normalizer, OnAbsent, PathPattern, Policy, RuleLimits, RuleName, Segment,
 };
 use proptest::prelude::*;
 use tonic::Status;
@@ -190,6 +191,7 @@ async fn waits_are_rounded_up_and_end_with_the_window() {
     );
 }
 
+/// C6 over the wire.
 #[tokio::test]
 async fn hits_are_charged_looked_at_and_given_back() {
     let rules = vec![rule("per-user", "user", vec![limit(10, 60_000)])];
@@ -280,6 +282,36 @@ async fn limits_that_descriptors_bring_count_only_where_they_are_accepted() {
         refused.message().contains("descriptors[0].limit.unit is 9"),
         "{refused}"
     );
+}
+
+/// Files of envoyproxy/ratelimit's give limits names or none; none is made up for them.
+#[tokio::test]
+async fn limits_of_its_files_bear_the_names_that_they_have_there() {
+    let text = "domain: api\ndescriptors:\n\
+                - {key: named, rate_limit: {unit: hour, requests_per_unit: 5, name: quota}}\n\
+                - {key: user, rate_limit: {unit: minute, requests_per_unit: 5}}\n";
+    let file = File {
+        name: "api.yaml",
+        bytes: text.as_bytes(),
+    };
+    let tree = Policy {
+        domains: read_files(&[file]).unwrap().domains,
+        ..Policy::default()
+    };
+    let fixture = Fixture::with(&tree, &["grpc.accept_overrides=true"]).await;
+    let mut message = request(&["a", "b"]);
+    message.descriptors.push(descriptor(&[("named", "x")]));
+    message.descriptors[1].limit = Some(RateLimitOverride {
+        requests_per_unit: 100,
+        unit: RateLimitUnit::Hour.into(),
+    });
+    let response = send(fixture.channel().await, message).await.unwrap();
+    let names: Vec<&str> = response
+        .statuses
+        .iter()
+        .map(|status| &*status.current_limit.as_ref().unwrap().name)
+        .collect();
+    assert_eq!(names, ["", "", "quota"]);
 }
 
 #[tokio::test]
@@ -373,8 +405,12 @@ async fn a_request_that_lacks_a_key_is_refused_where_the_rule_says_so() {
         statuses.iter().all(|(code, ..)| *code == Code::OverLimit),
         "{statuses:?}"
     );
+    // Envoy answers 429 to every OVER_LIMIT: the body says no other.
     let body: serde_json::Value = serde_json::from_slice(&response.raw_body).unwrap();
-    assert_eq!(body["status"], 403);
+    assert_eq!(
+        (&body["status"], &body["title"]),
+        (&429.into(), &"Too Many Requests".into())
+    );
 }
 
 #[tokio::test]
@@ -463,6 +499,31 @@ async fn rules_for_http_meet_what_descriptors_tell() {
         asked("GET", "192.0.2.1").await.unwrap().overall_code(),
         Code::Ok
     );
+}
+
+/// A rule for a path holds however often, and under whichever keys, Envoy is told to send the path.
+#[tokio::test]
+async fn a_path_sent_twice_still_meets_the_rules_for_it() {
+    let mut logins = rule("logins", "unused", vec![limit(1, 60_000)]);
+    logins.by = Vec::new();
+    logins.when.methods = vec!["POST".into()];
+    logins.when.paths = vec![PathPattern {
+        source: "/login".into(),
+        segments: vec![Segment::Literal("login".into())],
+    }];
+    let fixture = Fixture::with(&policy(vec![logins]), &[]).await;
+    let channel = fixture.channel().await;
+    for code in [Code::Ok, Code::OverLimit] {
+        let mut message = request(&[]);
+        message.descriptors = vec![descriptor(&[
+            ("path", "/login"),
+            (":path", "/login?x"),
+            (":method", "POST"),
+            ("method", "post"),
+        ])];
+        let response = send(channel.clone(), message).await.unwrap();
+        assert_eq!(response.overall_code(), code);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
