@@ -162,6 +162,7 @@ fn a_key_given_twice_differently_shares_a_bucket() {
     assert!(!hit(&gate, &get("/").header("x-tenant", "real")).admitted());
 }
 
+/// A4: what a limit of 0 does.
 #[test]
 fn zero_and_deny_refuse_all_and_unlimited_none() {
     let amount = |amount| {
@@ -262,6 +263,46 @@ fn counters_survive_an_install() {
     gate.install(&with(3)).unwrap();
     let answer = hit(&gate, &get("/"));
     assert_eq!((answer.admitted(), answer.remaining("r")), (false, 0));
+}
+
+/// F6 on one node: lowered from 1,000,000 to 10 under load, the new cap holds for whoever decides by it, at once.
+#[test]
+fn a_limit_lowered_under_load_holds_at_once() {
+    const THREADS: usize = 8;
+    let with = |units| policy(vec![rule("r", &[], vec![], vec![fixed(units, 60_000)])]);
+    let gate = gate(&with(1_000_000));
+    // All are under way, each with more behind it than the new cap; then the limit is lowered while they go on.
+    let used = std::sync::Barrier::new(THREADS + 1);
+    let is_lowered = std::sync::atomic::AtomicBool::new(false);
+    let admitted: usize = std::thread::scope(|scope| {
+        let load = || {
+            let mut admitted = (0..11).filter(|_| hit(&gate, &get("/")).admitted()).count();
+            used.wait();
+            // SeqCst: whoever sees it set has seen the install before it.
+            while !is_lowered.load(std::sync::atomic::Ordering::SeqCst) {
+                let answer = hit(&gate, &get("/"));
+                admitted += usize::from(answer.admitted());
+                assert!(answer.admitted() || answer.remaining("r") == 0);
+            }
+            for _ in 0..100 {
+                let answer = hit(&gate, &get("/"));
+                assert_eq!((answer.admitted(), answer.remaining("r")), (false, 0));
+            }
+            admitted
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(load)).collect();
+        used.wait();
+        gate.install(&with(10)).unwrap();
+        is_lowered.store(true, std::sync::atomic::Ordering::SeqCst);
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
+    });
+    // Raised again, it tells what was charged in all: to each admitted request once, to no refused one.
+    gate.install(&with(1_000_000)).unwrap();
+    let left = check(&gate, &get("/"), Hits::Take(0), START).remaining("r");
+    assert_eq!(left, 1_000_000_u64.saturating_sub(admitted as u64));
 }
 
 /// A policy that cannot be compiled changes nothing.

@@ -119,6 +119,7 @@ fn shipped_files_are_valid(kind: Kind) {
     }
 }
 
+/// P1 with nginx: the client gets the true 429 with `Retry-After`, from the shipped configuration. So with all others.
 async fn clients_are_limited(kind: Kind, failing: Failing) {
     let stack = Stack::start(kind, failing).await;
     let before = stack.api.requests();

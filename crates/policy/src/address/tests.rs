@@ -25,6 +25,7 @@ fn found(header: ForwardingHeader, peer: &str, values: &[&[u8]]) -> (String, Fou
     (client.address.to_string(), client.found)
 }
 
+/// K1: ports are no part of the address. K4 to K6: forged, repeated and malformed headers, behind 0, 1 and 3 trusted hops.
 #[test]
 fn x_forwarded_for() {
     use Found::{FarthestTrusted, Hop, LastReadable, Peer};
@@ -196,6 +197,7 @@ fn nothing_is_trusted_by_default() {
     assert_eq!(hops.finish().address.to_string(), PEER);
 }
 
+/// K3: 1,000 addresses of one IPv6 /64 are one, and IPv4-mapped addresses are IPv4.
 #[test]
 fn ranges_and_prefixes() {
     let address = |text: &str| text.parse::<IpAddr>().unwrap();
@@ -265,7 +267,7 @@ proptest! {
         prop_assert_eq!((address.as_str(), how), ("192.0.2.77", Found::Hop));
     }
 
-    /// One list in one header or in several is the same.
+    /// K5: one list in one header or in several is the same.
     #[test]
     fn repeated_headers_are_one_list(
         header in headers(),

@@ -16,6 +16,7 @@ fn bucket(units: u64, ms: u64, burst: u64) -> Result<(), RateError> {
     check(rate(units, ms), Algorithm::TokenBucket { burst })
 }
 
+/// A7: 2^32 - 1 and 2^32 a second.
 #[test]
 fn envoys_widest_limit_fits_a_fixed_window_of_a_second() {
     assert_eq!(max_units_fixed(SECOND), u64::from(u32::MAX));
@@ -30,6 +31,7 @@ fn envoys_widest_limit_fits_a_fixed_window_of_a_second() {
     );
 }
 
+/// A7: i64::MAX.
 #[test]
 fn a_quota_that_never_renews_takes_i64_max_in_fixed_windows_only() {
     let forever = |units| Rate {

@@ -1,7 +1,10 @@
 //! Files at the bounds: what is too large is refused with the bound named, and costs no more for it.
 
 use leasehold_policy as policy;
+use policy::envoy::{File, read_files};
 use policy::fault::{FaultKind, MAX_FAULTS, PolicyErrors};
+use policy::file::read;
+use policy::model::{Amount, RuleLimits};
 use policy::yaml::{MAX_BYTES, MAX_DEPTH};
 
 fn refused(source: &str) -> PolicyErrors {
@@ -93,4 +96,53 @@ fn what_is_quoted_is_escaped_and_cut() {
             );
         }
     }
+}
+
+/// A4: 0 denies all and a window or burst of 0 is refused, by every way in which a file can say it.
+#[test]
+fn zero_has_one_meaning_wherever_it_is_written() {
+    let rule = |limit: &str| {
+        format!("version: 1\nrules:\n  - {{name: r, by: address, limits: [{limit}]}}\n")
+    };
+    let in_a_plan = |limit: &str| {
+        format!(
+            "version: 1\nplans: {{default: {{limits: [{limit}]}}}}\ndefault_plan: default\n\
+             rules:\n  - {{name: r, by: address, limits: plan}}\n"
+        )
+    };
+    for limit in [
+        "0/s",
+        "0/forever",
+        "deny",
+        "{rate: 0/s}",
+        "{units: 0, window: 1s}",
+        "{units: 0, window: 1s, algorithm: sliding_window}",
+        "{units: 0, window: 1s, algorithm: token_bucket, burst: 5}",
+    ] {
+        let policy = read(rule(limit).as_bytes()).unwrap_or_else(|e| panic!("{limit}: {e}"));
+        let RuleLimits::Own(limits) = &policy.rules[0].limits else {
+            panic!("{limit}: a rule of its own limits")
+        };
+        assert_eq!(limits[0].amount, Amount::Deny, "{limit}");
+        let policy = read(in_a_plan(limit).as_bytes()).unwrap_or_else(|e| panic!("{limit}: {e}"));
+        let plan = policy.plans.values().next().unwrap();
+        assert_eq!(plan.limits[0].amount, Amount::Deny, "{limit}");
+    }
+    for limit in [
+        "5/0s",
+        "{units: 5, window: 0s}",
+        "{rate: 5/s, algorithm: token_bucket, burst: 0}",
+    ] {
+        refused(&rule(limit));
+        refused(&in_a_plan(limit));
+    }
+    let tree =
+        "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 0}}]\n";
+    let file = File {
+        name: "d.yaml",
+        bytes: tree.as_bytes(),
+    };
+    let trees = read_files(&[file]).unwrap();
+    let limit = trees.domains[0].descriptors[0].limit.as_ref().unwrap();
+    assert_eq!(limit.limit.amount, Amount::Deny);
 }

@@ -23,6 +23,7 @@ pub fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
+/// A4 and A7 among them, in `bounds.yaml`: each limit beyond its bound is refused with the bound named.
 #[test]
 fn invalid_files_are_refused_in_these_words() {
     for file in files("invalid") {
@@ -39,6 +40,7 @@ fn invalid_files_are_refused_in_these_words() {
     }
 }
 
+/// A7 among them, in `edges.yaml`: each limit at its bound is read.
 #[test]
 fn valid_files_are_read() {
     for file in files("valid") {
