@@ -569,18 +569,18 @@ async fn a_node_that_runs_heeds_sighup() {
     };
     assert_eq!(ask().await, 200);
     fs::write(&path, disclosed(1)).unwrap();
-    crate::serve::signal("HUP");
+    crate::serve::signal(rustix::process::Signal::HUP);
     until("the new limit holds", async || ask().await == 429).await;
 
     fs::write(&path, "version: 1\n").unwrap();
-    crate::serve::signal("HUP");
+    crate::serve::signal(rustix::process::Signal::HUP);
     until("the alarm is raised", async || {
         let scrape = fixture::get(admin, "/metrics").await.unwrap().1;
         scrape.contains("throttle_policy_reload_failed 1\n")
     })
     .await;
     assert_eq!(ask().await, 429);
-    crate::serve::signal("TERM");
+    crate::serve::signal(rustix::process::Signal::TERM);
     soon("the end", running).await.unwrap().unwrap();
 }
 

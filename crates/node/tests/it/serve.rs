@@ -6,6 +6,7 @@ use leasehold_node::config::Loaded;
 use leasehold_node::drain::Phase;
 use leasehold_node::serve::{Addresses, Exit, Node, welcome};
 use prost::Message as _;
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt as _;
 use tonic::Code;
@@ -331,13 +332,8 @@ async fn heads_over_the_bounds_are_refused() {
 }
 
 /// Sends this process a signal, which only a node that runs in it listens for.
-pub fn signal(name: &str) {
-    let this = std::process::id().to_string();
-    let status = std::process::Command::new("kill")
-        .args(["-s", name, &this])
-        .status()
-        .unwrap();
-    assert!(status.success());
+pub fn signal(signal: Signal) {
+    kill_process(getpid(), signal).unwrap();
 }
 
 fn grace(ms: u64) -> Vec<String> {
@@ -377,18 +373,18 @@ async fn run(
 async fn a_signal_drains_and_a_second_one_ends_at_once() {
     let (addresses, running) = run(&grace(0)).await;
     assert_eq!(get(addresses.http.unwrap(), "/ready").await.unwrap().0, 200);
-    signal("TERM");
+    signal(Signal::TERM);
     let exit = soon("the end", running).await.unwrap().unwrap();
     assert_eq!(exit, Exit::Drained { cut_off: 0 });
 
     let (addresses, running) = run(&grace(3_600_000)).await;
     let http = addresses.http.unwrap();
-    signal("INT");
+    signal(Signal::INT);
     until("/ready is 503", || async {
         get(http, "/ready").await.unwrap().0 == 503
     })
     .await;
-    signal("TERM");
+    signal(Signal::TERM);
     assert_eq!(
         soon("the end", running).await.unwrap().unwrap(),
         Exit::Hurried
@@ -430,7 +426,7 @@ async fn counts_in_a_file_outlast_the_node() {
             .unwrap();
         assert_eq!(answer.overall_code(), wire::rls::Code::Ok, "life {life}");
         assert_eq!(answer.statuses[0].limit_remaining, remaining, "life {life}");
-        signal("TERM");
+        signal(Signal::TERM);
         soon("the end", running).await.unwrap().unwrap();
     }
     let (addresses, running) = run(&settings).await;
@@ -438,6 +434,6 @@ async fn counts_in_a_file_outlast_the_node() {
         .await
         .unwrap();
     assert_eq!(answer.overall_code(), wire::rls::Code::OverLimit);
-    signal("TERM");
+    signal(Signal::TERM);
     soon("the end", running).await.unwrap().unwrap();
 }
