@@ -11,6 +11,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// The gate allocates nothing; gRPC does, a dozen times a call. See docs/decisions/2026-11-30-allocator.md.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A rate limiter for public APIs that never admits more than the limit.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, max_term_width = 100)]
