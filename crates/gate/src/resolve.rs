@@ -50,12 +50,6 @@ pub(crate) struct Override {
 }
 
 impl Resolved {
-    /// Whether no limit at all is met.
-    #[must_use]
-    pub fn is_unlimited(&self) -> bool {
-        self.charges.is_empty() && !self.key_absent
-    }
-
     /// The limits met, to be decided on by [`Gate::check_met`](crate::Gate::check_met). `None` if there is more to this
     /// request: a rule that refuses it for want of a key, several parts, or limits brought along.
     pub fn met(&self) -> Option<impl Iterator<Item = Met> + '_> {
