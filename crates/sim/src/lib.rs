@@ -1,0 +1,4 @@
+//! What a fleet would do, found out beforehand: access logs read and measured, fleets simulated, results drawn.
+//!
+//! Nothing here serves requests, and nothing here reads the clock or makes chance of its own: both are passed in, so
+//! that the same input gives the same bytes.
