@@ -1,0 +1,54 @@
+//! What a limit promises, as numbers: all that the protocol knows of a policy.
+
+/// How the limit counts. A limit's identity covers it, so one subject never changes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shape {
+    /// `units` in each window.
+    FixedWindow,
+    /// `units` in any window-long stretch of window time, counted in slots.
+    SlidingWindow,
+    /// `units` a window flow in, at most `burst` are kept; issued in slots.
+    TokenBucket {
+        /// The most that is kept, in units.
+        burst: u64,
+    },
+}
+
+/// What a node does for a limit whose owner it has not heard for longer than the degraded time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OnDegraded {
+    /// It keeps giving itself its share.
+    FairShare,
+    /// It admits, up to the backstop multiple of the allowance, by itself.
+    FailOpen,
+    /// It refuses.
+    FailClosed,
+}
+
+/// Who issues the credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// The fold owner, by this protocol.
+    Lease,
+    /// Nobody: each member has a fixed share, and nothing is said about it.
+    Fixed,
+}
+
+/// A limit as the protocol sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// Units a window.
+    pub units: u64,
+    /// The window's length in nanoseconds, at least 100 ms. Part of the limit's identity: a subject never changes it.
+    pub window_ns: u64,
+    /// How it counts.
+    pub shape: Shape,
+    /// Whether what is issued is kept in a store that outlives the owner.
+    pub durable: bool,
+    /// Out of contact for long.
+    pub on_degraded: OnDegraded,
+    /// Who issues.
+    pub mode: Mode,
+    /// The policy's number: of two reports the terms with the larger one hold; of two with the same, the fewer units.
+    pub revision: u64,
+}
