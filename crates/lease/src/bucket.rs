@@ -6,7 +6,7 @@ use crate::time::Wall;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subject(pub u128);
 
-/// Which window: `floor((wall - phase) / window)`.
+/// Which window: `floor((wall - phase) / window) + 1`, as the decision table numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WindowId(pub u64);
 
@@ -28,29 +28,30 @@ impl Subject {
         ((low as u128 * window_ns as u128) >> 64) as u64
     }
 
-    /// The window that `at` lies in; the first one also stands for the time before it.
+    /// The window that `at` lies in. Window 0 is the one that ends at the phase.
     #[must_use]
     pub const fn bucket_at(self, window_ns: u64, at: Wall) -> Bucket {
-        let since = at.0.saturating_sub(self.phase_ns(window_ns));
+        let window_ns = if window_ns == 0 { 1 } else { window_ns };
+        let since = at.0.saturating_add(window_ns - self.phase_ns(window_ns));
         Bucket {
             subject: self,
-            window: WindowId(since / if window_ns == 0 { 1 } else { window_ns }),
+            window: WindowId(since / window_ns),
         }
     }
 }
 
 impl Bucket {
-    /// When the window starts.
+    /// When the window starts; time 0 for the first.
     #[must_use]
     pub const fn start(self, window_ns: u64) -> Wall {
-        let from = self.window.0.saturating_mul(window_ns);
-        Wall(from.saturating_add(self.subject.phase_ns(window_ns)))
+        Wall(self.end(window_ns).0.saturating_sub(window_ns))
     }
 
     /// When it ends and the next one starts.
     #[must_use]
     pub const fn end(self, window_ns: u64) -> Wall {
-        Wall(self.start(window_ns).0.saturating_add(window_ns))
+        let from = self.window.0.saturating_mul(window_ns);
+        Wall(from.saturating_add(self.subject.phase_ns(window_ns)))
     }
 
     /// The same key's next window.

@@ -16,7 +16,7 @@ pub enum Input {
         /// The proven sender.
         from: NodeId,
         /// What it said.
-        envelope: Envelope,
+        envelope: Box<Envelope>,
     },
     /// A request found too little credit and waits: the fast path.
     Need {
@@ -35,7 +35,7 @@ pub enum Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send this.
-    Send(Envelope),
+    Send(Box<Envelope>),
     /// Wake the requests that wait for a bucket.
     Wake {
         /// Which.
