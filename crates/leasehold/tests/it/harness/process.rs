@@ -108,7 +108,7 @@ impl Drop for Process {
         if std::thread::panicking() {
             let output = self.output();
             let lines: Vec<_> = output.lines().collect();
-            let tail = lines[lines.len().saturating_sub(40)..].join("\n");
+            let tail = lines[lines.len().saturating_sub(400)..].join("\n");
             eprintln!("--- {} printed:\n{tail}", self.name);
         }
     }
