@@ -21,6 +21,10 @@ use crate::render::{Body, Options, Summary, Told, fields};
 const MOST_ID_BYTES: usize = 128;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const STATUS: HeaderName = HeaderName::from_static("x-leasehold-status");
+/// Tells an answer of Leasehold's from one of whatever else a proxy may have reached in its place.
+const DECISION: HeaderName = HeaderName::from_static("leasehold-decision");
+const ADMITTED: HeaderValue = HeaderValue::from_static("admitted");
+const REFUSED: HeaderValue = HeaderValue::from_static("refused");
 
 /// What one answer is made with.
 pub(super) struct Reply<'a> {
@@ -77,6 +81,11 @@ impl<'a> Reply<'a> {
         let told = Told(summary);
         let mut response = self.response(told.status());
         let headers = response.headers_mut();
+        let decided = match decision.verdict {
+            Verdict::Admitted => ADMITTED,
+            Verdict::Refused(_) => REFUSED,
+        };
+        headers.insert(DECISION, decided);
         fields(
             summary,
             self.now,
@@ -107,7 +116,9 @@ impl<'a> Reply<'a> {
             content_type: "application/json",
             bytes: Decided::without_limits(self.request_id()).bytes(),
         });
-        self.with_body(self.response(200), body)
+        let mut response = self.response(200);
+        response.headers_mut().insert(DECISION, ADMITTED);
+        self.with_body(response, body)
     }
 
     pub(super) fn fault(&self, fault: &Fault) -> Response<Bytes> {

@@ -270,6 +270,38 @@ async fn nginx_gets_statuses_that_it_understands() {
     assert_eq!(bench.ask("", NGINX).await.field("x-leasehold-status"), None);
 }
 
+/// A proxy must be able to tell an admission from the answer of something else that it reached by mistake.
+#[tokio::test]
+async fn every_decision_is_marked_as_one() {
+    let bench = Bench::new(&by_path(1));
+    let marked = |reply: &Reply| reply.field("leasehold-decision").map(str::to_owned);
+    let preflight = [
+        ("x-original-method", "OPTIONS"),
+        ("x-original-uri", "/things"),
+        ("origin", "https://a.example"),
+        ("access-control-request-method", "GET"),
+    ];
+    for (query, fields, status, mark) in [
+        ("", NGINX, 200, Some("admitted")),
+        ("", NGINX, 429, Some("refused")),
+        ("?mode=403", NGINX, 403, Some("refused")),
+        ("", &preflight, 200, Some("admitted")),
+        ("", &[], 400, None),
+        ("?mode=403", &[], 403, None),
+    ] {
+        let reply = bench.ask(query, fields).await;
+        assert_eq!(
+            (reply.status, marked(&reply).as_deref()),
+            (status, mark),
+            "{query} {fields:?}"
+        );
+    }
+    for mark in ["admitted", "refused"] {
+        let reply = bench.ask_json(&about("/other", json!({}))).await;
+        assert_eq!(marked(&reply).as_deref(), Some(mark));
+    }
+}
+
 #[tokio::test]
 async fn hits_are_taken_looked_at_and_given_back() {
     let bench = Bench::new(&by_path(10));
