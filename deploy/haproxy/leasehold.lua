@@ -116,6 +116,11 @@ local function ask(txn, listener)
     if not told or not told["x-leasehold-answered"] then
         return
     end
+    -- What lets a request pass without Leasehold's word for it is not Leasehold, whatever listens there.
+    local decision = told["leasehold-decision"]
+    if answer.status < 400 and not (decision and decision[0] == "admitted") then
+        return
+    end
     txn:set_var("txn.leasehold.answered", true)
 
     local reply = txn:reply({ status = answer.status, body = answer.body or "" })

@@ -3,6 +3,7 @@
 //! The limits have windows so long that none ends during a test.
 
 mod excess;
+mod impostor;
 
 use std::time::Duration;
 
