@@ -10,10 +10,16 @@
 //! **L** are liveness and accuracy.
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod bucket;
+pub mod config;
 pub mod credit;
 pub mod id;
 pub mod message;
+#[cfg(feature = "mutants")]
+pub mod mutant;
 pub mod node;
+pub mod stats;
 pub mod terms;
 pub mod time;
+pub mod view;

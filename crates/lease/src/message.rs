@@ -51,6 +51,9 @@ pub struct Report {
     pub seq: Seq,
     /// Which piece.
     pub chunk: Chunk,
+    /// This message has everything that changed since that report. A receiver that has not stored that one may store
+    /// this one, but must not acknowledge it: between them lies what it never saw.
+    pub since: Seq,
     /// The incarnation of the owner that this is for, as the holder knows it: pledge and acknowledgement count for no
     /// other. `None` before it has been heard.
     pub owner_epoch: Option<Epoch>,
@@ -119,6 +122,8 @@ pub struct Grant {
     pub seq: Seq,
     /// Which piece.
     pub chunk: Chunk,
+    /// This message has everything that changed since that grant; as for reports.
+    pub since: Seq,
     /// The holder's incarnation that this is for.
     pub holder_epoch: Epoch,
     /// Which ledger counts the totals.
