@@ -2,3 +2,5 @@
 //!
 //! Nothing here serves requests, and nothing here reads the clock or makes chance of its own: both are passed in, so
 //! that the same input gives the same bytes.
+
+pub mod log;

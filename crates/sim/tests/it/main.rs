@@ -1,1 +1,5 @@
 //! Tests of the crate from outside.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by it, as it should")]
+
+mod log;
