@@ -2,4 +2,5 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by it, as it should")]
 
+mod fleet;
 mod log;

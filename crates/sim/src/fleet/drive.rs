@@ -1,0 +1,266 @@
+//! The driver around a protocol node, as the product's is: it hands the node what happened, carries its messages,
+//! writes its clock floor, and wakes the requests that wait.
+
+use lease::bucket::Bucket;
+use lease::message::Envelope;
+use lease::node::{Event as NodeEvent, FastPath, Input, Node, Output};
+use lease::time::Wall;
+
+use super::credit::{Taken, Watched};
+use super::machine::Process;
+use super::queue::{At, Event};
+use super::{Failure, World};
+use crate::net::Letter;
+
+/// A request that was told of credit so often in vain waits for nothing.
+const MOST_TRIES: u32 = 100;
+
+impl World<'_> {
+    /// Starts a process on a machine that has none.
+    pub(crate) fn start(&mut self, place: usize) {
+        let nonce = self.chance.bits();
+        let seed = self.chance.bits();
+        let at = self.at;
+        let machine = &mut self.machines[place];
+        if machine.process.is_some() {
+            return;
+        }
+        let (identity, boot) = machine.boot(nonce);
+        let now = machine.clock.now(at);
+        let config = self.setup.config.clone();
+        let view = self.view.clone();
+        match Node::start(config, identity, view, boot, seed, now) {
+            Ok(node) => {
+                machine.process = Some(Process {
+                    node,
+                    waiting: Vec::new(),
+                    wakes: At::NEVER,
+                });
+                self.trace.all(at, || {
+                    format!("node {place} starts as {identity:?} at wall {now:?}, {boot:?}")
+                });
+                self.tell(place, Input::Timeout);
+            }
+            Err(fault) => self.failure = Some(Failure::Start(fault)),
+        }
+    }
+
+    /// Ends it.
+    pub(crate) fn crash(&mut self, place: usize) {
+        let reached = self.chance.happens(0.5);
+        let Some(process) = self.machines[place].die(reached) else {
+            return;
+        };
+        self.tally.process(process.node.stats());
+        self.watched(place).drop_all();
+        let at = self.at;
+        self.trace.all(at, || format!("node {place} crashes"));
+    }
+
+    /// A machine's table, under the checker's eye.
+    pub(crate) fn watched(&mut self, place: usize) -> Watched<'_> {
+        Watched {
+            table: &mut self.machines[place].table,
+            accounts: &mut self.accounts,
+            trace: &mut self.trace,
+            limits: &self.limits,
+            at: self.at,
+            machine: place,
+        }
+    }
+
+    /// Hands a node what happened, does what it wants done, and so on until it wants nothing more.
+    pub(crate) fn tell(&mut self, place: usize, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            let machine = &mut self.machines[place];
+            let Some(process) = &mut machine.process else {
+                return;
+            };
+            let mut watched = Watched {
+                table: &mut machine.table,
+                accounts: &mut self.accounts,
+                trace: &mut self.trace,
+                limits: &self.limits,
+                at: self.at,
+                machine: place,
+            };
+            let now = machine.clock.now(self.at);
+            process.node.handle(now, input, &mut watched);
+            self.tally.events += 1;
+            self.outputs(place, &mut inputs);
+        }
+        self.set_timer(place);
+    }
+
+    fn outputs(&mut self, place: usize, inputs: &mut Vec<Input>) {
+        loop {
+            let Some(process) = &mut self.machines[place].process else {
+                return;
+            };
+            match process.node.poll_output() {
+                None => return,
+                Some(Output::Send(envelope)) => self.send(place, envelope),
+                Some(Output::Wake { bucket, outcome }) => {
+                    self.woken(place, bucket, outcome, inputs);
+                }
+                Some(Output::SaveFloor(floor)) => self.write(place, floor),
+                Some(Output::Event(event)) => self.tally.saw(name(&event)),
+            }
+        }
+    }
+
+    fn set_timer(&mut self, place: usize) {
+        let machine = &mut self.machines[place];
+        let start = machine.start;
+        let Some(process) = &mut machine.process else {
+            return;
+        };
+        let Some(timeout) = process.node.poll_timeout() else {
+            return;
+        };
+        let when = machine.clock.when(timeout).max(self.at.plus(1));
+        // One that is set already and comes earlier will ask again.
+        if when < process.wakes || process.wakes <= self.at {
+            process.wakes = when;
+            let machine = place as u16;
+            self.queue.put(when, Event::Wake { machine, start });
+        }
+    }
+
+    /// The time has come, or nearly: an earlier timer that is no longer the next does nothing.
+    pub(crate) fn wake(&mut self, place: usize, start: u32) {
+        let machine = &self.machines[place];
+        if machine.start != start {
+            return;
+        }
+        let Some(process) = &machine.process else {
+            return;
+        };
+        if process.wakes > self.at {
+            return;
+        }
+        let due = process
+            .node
+            .poll_timeout()
+            .is_some_and(|timeout| timeout <= machine.clock.now(self.at).instant);
+        if due {
+            self.tell(place, Input::Timeout);
+        } else {
+            self.set_timer(place);
+        }
+    }
+
+    fn send(&mut self, from: usize, envelope: Box<Envelope>) {
+        self.tally.messages += 1;
+        for to in 0..self.machines.len() {
+            if self.machines[to].id != envelope.to {
+                continue;
+            }
+            let (sender, receiver) = (from as u16, to as u16);
+            self.trace
+                .message(self.at, "sends", sender, receiver, &envelope);
+            let copies = self.wires.send(from, to, &mut self.net);
+            for ns in copies.into_iter().flatten() {
+                let letter = self.post.put(Letter {
+                    from: sender,
+                    to: receiver,
+                    envelope: Some(envelope.clone()),
+                });
+                self.queue.put(self.at.plus(ns), Event::Deliver { letter });
+            }
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, letter: u32) {
+        let Letter { from, to, envelope } = self.post.take(letter);
+        let Some(envelope) = envelope else { return };
+        if self.machines[usize::from(to)].process.is_none() {
+            return;
+        }
+        self.digest.number(u64::from(from) << 16 | u64::from(to));
+        self.trace.message(self.at, "receives", from, to, &envelope);
+        let from = self.machines[usize::from(from)].id;
+        self.tell(usize::from(to), Input::Message { from, envelope });
+    }
+
+    fn write(&mut self, place: usize, floor: Wall) {
+        let delay = self.chance.between(50_000, self.setup.disk_ns.max(50_000));
+        let machine = &mut self.machines[place];
+        machine.disk.writing = Some(floor);
+        let event = Event::Written {
+            machine: place as u16,
+            start: machine.start,
+            floor: floor.0,
+        };
+        self.queue.put(self.at.plus(delay), event);
+    }
+
+    pub(crate) fn written(&mut self, place: usize, start: u32, floor: Wall) {
+        let machine = &mut self.machines[place];
+        if machine.start != start || machine.process.is_none() {
+            return;
+        }
+        machine.disk.floor = machine.disk.floor.max(floor);
+        if machine.disk.writing == Some(floor) {
+            machine.disk.writing = None;
+        }
+        self.tell(place, Input::FloorSaved(floor));
+    }
+
+    /// The requests that wait for a bucket try again, or give up.
+    fn woken(&mut self, place: usize, bucket: Bucket, outcome: FastPath, inputs: &mut Vec<Input>) {
+        let mut waiting = match &mut self.machines[place].process {
+            Some(process) => std::mem::take(&mut process.waiting),
+            None => return,
+        };
+        let at = self.at;
+        waiting.retain_mut(|request| {
+            if request.bucket != bucket {
+                return true;
+            }
+            let again = match outcome {
+                FastPath::Credit => self.watched(place).take(bucket, request.cost) != Taken::Yes,
+                FastPath::Exhausted | FastPath::Missed => false,
+            };
+            if !again {
+                let waited = at.0 - request.since.0;
+                self.tally.longest_wait_ns = self.tally.longest_wait_ns.max(waited);
+                match outcome {
+                    FastPath::Credit => self.admitted(request.cost),
+                    FastPath::Missed if request.slept => self.tally.missed += 1,
+                    FastPath::Exhausted | FastPath::Missed => {}
+                }
+                return false;
+            }
+            request.tries += 1;
+            if request.tries > MOST_TRIES {
+                self.failure = Some(Failure::Spin { bucket });
+                return false;
+            }
+            inputs.push(Input::Need {
+                bucket,
+                terms: self.machines[place].terms[request.key],
+                cost: request.cost,
+            });
+            true
+        });
+        if let Some(process) = &mut self.machines[place].process {
+            process.waiting = waiting;
+        }
+    }
+}
+
+const fn name(event: &NodeEvent) -> &'static str {
+    match event {
+        NodeEvent::BehindFloor { .. } => "behind floor",
+        NodeEvent::PastFloor => "past floor",
+        NodeEvent::Degraded(_) => "degraded",
+        NodeEvent::Recovered(_) => "recovered",
+        NodeEvent::OtherView { .. } => "other view",
+        NodeEvent::TwoIncarnations(_) => "two incarnations",
+        NodeEvent::LedgerFull => "ledger full",
+        NodeEvent::HolderFull => "holder full",
+        NodeEvent::InvariantBroken(_) => "invariant broken",
+    }
+}

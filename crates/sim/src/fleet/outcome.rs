@@ -1,0 +1,110 @@
+//! What came of a run.
+
+use lease::bucket::Bucket;
+use lease::node::StartError;
+
+use super::World;
+use super::tally::Tally;
+use crate::check::{OverAdmission, Starved, starved};
+
+/// What a checker found.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Failure {
+    /// Rule S6 is broken.
+    #[error(transparent)]
+    OverAdmission(#[from] OverAdmission),
+    /// A node cannot start: the setup is wrong.
+    #[error("a node does not start: {0}")]
+    Start(StartError),
+    /// A message cannot be read by the build that wrote it.
+    #[error("a message from node {from} to node {to} cannot be read")]
+    Unreadable {
+        /// Who sent it.
+        from: u16,
+        /// Who got it.
+        to: u16,
+    },
+    /// A request was told of credit again and again, and never got any.
+    #[error("a request for bucket {bucket:?} is told of credit without end, and gets none")]
+    Spin {
+        /// Which bucket.
+        bucket: Bucket,
+    },
+    /// After all was well again, a key's windows admitted less than they should.
+    #[error(transparent)]
+    Starved(#[from] Starved),
+}
+
+/// One measured window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The key's place in the setup.
+    pub key: usize,
+    /// The window.
+    pub bucket: Bucket,
+    /// Units asked for, but no more than the allowance.
+    pub due: u64,
+    /// Units admitted.
+    pub admitted: u64,
+    /// The allowance.
+    pub allowance: u64,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The first fault found.
+    pub failure: Option<Failure>,
+    /// A digest of all events: two runs with the same digest did the same.
+    pub digest: u64,
+    /// What was done.
+    pub tally: Tally,
+    /// The windows that began and ended within the measured time and were asked for, in order.
+    pub shares: Vec<Share>,
+}
+
+impl Outcome {
+    pub(super) fn of(world: World<'_>) -> Self {
+        let shares = world.shares();
+        let failure = world.failure.or_else(|| {
+            let judged = world.setup.judged;
+            judged
+                .then(|| starved(&shares))
+                .flatten()
+                .map(Failure::Starved)
+        });
+        Self {
+            failure,
+            digest: world.digest.value(),
+            tally: world.tally,
+            shares,
+        }
+    }
+}
+
+impl World<'_> {
+    fn shares(&self) -> Vec<Share> {
+        let setup = self.setup;
+        let first = super::START.plus(std::time::Duration::from_nanos(setup.measure.0));
+        let last = super::START.plus(std::time::Duration::from_nanos(setup.end.0));
+        let mut shares: Vec<Share> = self
+            .accounts
+            .iter()
+            .filter(|(_, account)| account.asked > 0)
+            .filter_map(|(&bucket, account)| {
+                let key = self.limits.place(bucket.subject)?;
+                let window_ns = setup.keys[key].terms.window_ns;
+                let whole = bucket.start(window_ns) >= first && bucket.end(window_ns) <= last;
+                whole.then(|| Share {
+                    key,
+                    bucket,
+                    due: account.asked.min(account.allowance),
+                    admitted: account.admitted,
+                    allowance: account.allowance,
+                })
+            })
+            .collect();
+        shares.sort_unstable_by_key(|share| (share.key, share.bucket.window));
+        shares
+    }
+}
