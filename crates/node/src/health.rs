@@ -11,13 +11,15 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use gate::Gate;
+
 use crate::clock::Clock;
 use crate::drain::{Life, Phase};
 use crate::metrics::Telemetry;
 use crate::render::timestamp::Rfc3339;
 
 /// What health is told from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Health {
     /// The node's phase.
     pub life: Life,
@@ -25,9 +27,12 @@ pub struct Health {
     pub clock: Clock,
     /// Knows whether the policy file on disk is refused.
     pub telemetry: Arc<Telemetry>,
+    /// Knows whether its table is full.
+    pub gate: Arc<Gate>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+/// From best to worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {
     /// All is well.
@@ -51,6 +56,7 @@ struct Report {
 struct Checks {
     serving: Check,
     policy: Check,
+    table: Check,
 }
 
 #[derive(serde::Serialize)]
@@ -71,6 +77,7 @@ impl Health {
     }
 
     fn report(&self) -> Report {
+        let now = self.clock.now();
         let (serving, detail) = match self.life.phase() {
             Phase::Starting => (Status::Unhealthy, "starting"),
             Phase::Serving => (Status::Healthy, "serving"),
@@ -92,16 +99,32 @@ impl Health {
                 detail: "in force",
             }
         };
-        let status = match serving.status {
-            Status::Healthy => policy.status,
-            Status::Degraded | Status::Unhealthy => serving.status,
+        let table = if self.gate.table().shares_cells(now) {
+            let detail =
+                "it was full of live buckets; some keys share a count, and may be refused early";
+            Check {
+                status: Status::Degraded,
+                detail,
+            }
+        } else {
+            Check {
+                status: Status::Healthy,
+                detail: "every key has a count of its own",
+            }
         };
+        let status = [&serving, &policy, &table]
+            .into_iter()
+            .fold(Status::Healthy, |worst, check| worst.max(check.status));
         Report {
             status,
-            timestamp: Rfc3339(self.clock.now()).to_string(),
+            timestamp: Rfc3339(now).to_string(),
             service: "leasehold",
             version: env!("CARGO_PKG_VERSION"),
-            checks: Checks { serving, policy },
+            checks: Checks {
+                serving,
+                policy,
+                table,
+            },
         }
     }
 
@@ -139,8 +162,16 @@ async fn health(State(health): State<Health>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
+    use gate::bucket::BucketId;
+    use gate::hash::HashSecret;
+    use gate::meter::Meter;
+    use gate::table::{Place, Table};
     use gate::time::Now;
     use http_body_util::BodyExt as _;
+    use policy::model::{Algorithm, Policy};
+    use policy::rate::{Rate, Window};
     use tower::ServiceExt as _;
 
     use super::*;
@@ -153,10 +184,13 @@ mod tests {
             let now = Now::from_unix_nanos(1_900_000_000_250_000_000);
             let (clock, _) = Clock::manual(now);
             let telemetry = Arc::new(Telemetry::new(MOST_LIMITS, now));
+            let table = Table::anonymous(NonZeroU64::MIN).unwrap();
+            let gate = Gate::new(table, &HashSecret::new(1, [7; 32]), &Policy::default());
             Self(Health {
                 life: Life::default(),
                 clock,
                 telemetry,
+                gate: Arc::new(gate.unwrap()),
             })
         }
 
@@ -207,6 +241,7 @@ mod tests {
             "checks": {
                 "serving": { "status": "healthy", "detail": "serving" },
                 "policy": { "status": "healthy", "detail": "in force" },
+                "table": { "status": "healthy", "detail": "every key has a count of its own" },
             },
         });
         assert_eq!(report, expected);
@@ -224,5 +259,29 @@ mod tests {
         let (_, report) = probe.get("/health").await;
         assert_eq!(report["status"], "degraded");
         assert_eq!(report["checks"]["policy"]["status"], "degraded");
+    }
+
+    #[tokio::test]
+    async fn a_full_table_degrades_but_still_serves() {
+        let probe = Probe::new();
+        probe.0.life.go_on_to(Phase::Serving);
+        let rate = Rate {
+            units: 1,
+            window: Window::Forever,
+        };
+        let meter = Meter::new(rate, Algorithm::FixedWindow);
+        let table = probe.0.gate.table();
+        let now = probe.0.clock.now();
+        let place = |n: u64| {
+            let id = u128::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+            let id = BucketId(id);
+            table.take(id, 1, &meter, 1, now).place
+        };
+        assert!((1..10_000).any(|n| place(n) != Place::Own), "it fills up");
+        assert_eq!(probe.statuses().await, [200, 200, 200, 200]);
+        let (_, report) = probe.get("/health").await;
+        assert_eq!(report["status"], "degraded");
+        assert_eq!(report["checks"]["table"]["status"], "degraded");
+        assert_eq!(report["checks"]["policy"]["status"], "healthy");
     }
 }

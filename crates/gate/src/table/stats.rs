@@ -54,4 +54,12 @@ impl Table {
             damaged: read(&header.damaged.0),
         }
     }
+
+    /// Whether, at `now`, a key without a slot may share its count with others: the table was full of live buckets,
+    /// and what was counted in shared cells since may still matter. It reads two words.
+    #[must_use]
+    pub fn shares_cells(&self, now: Now) -> bool {
+        let until = read(&self.region.header().overflow_until.0);
+        until != 0 && until >= self.now(now)
+    }
 }

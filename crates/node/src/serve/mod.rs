@@ -106,6 +106,7 @@ impl Node {
             life: life.clone(),
             clock: core.clock.clone(),
             telemetry: Arc::clone(&core.telemetry),
+            gate: Arc::clone(&core.gate),
         };
         let access = || {
             let telemetry = Arc::clone(&core.telemetry);

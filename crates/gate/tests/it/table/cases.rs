@@ -297,6 +297,29 @@ fn no_key_is_forgotten_when_the_table_is_full() {
     }
 }
 
+/// A full table is told of for as long as what was counted in shared cells may matter, and no longer.
+#[test]
+fn sharing_is_told_of_while_it_matters() {
+    let meter = fixed(2, 60_000);
+    let table = table(10);
+    let at = |seconds: u64| Now::from_nanos(START + seconds * SECOND);
+    let mut n = 0;
+    let mut placed = |now| {
+        n += 1;
+        table.take(id(n), GROUP, &meter, 1, now).place
+    };
+    assert!(!table.shares_cells(at(0)), "of an empty table");
+    while placed(at(0)) == Place::Own {
+        assert!(!table.shares_cells(at(0)), "while keys have their own");
+    }
+    assert!(table.shares_cells(at(0)));
+    // A cell counts under twice the window, so that it never forgets early.
+    assert!(table.shares_cells(at(120)));
+    assert!(!table.shares_cells(at(242)));
+    assert_eq!(placed(at(242)), Place::Own);
+    assert!(!table.shares_cells(at(242)));
+}
+
 /// A table holds the live buckets that it was made for, each in a slot of its own, within 100 bytes a bucket; and
 /// still when all slots have been used by others before.
 #[test]
