@@ -51,18 +51,15 @@ pub enum TableError {
         /// The path.
         path: PathBuf,
     },
-    /// The file is a table's, but shorter or longer than its header says. It was left as it was.
+    /// The file is a table's, but damaged, and damage was to be refused. It was left as it was.
     #[error(
-        "the table file {path} has {found} bytes in place of {expected}: it was cut off or copied \
-         badly; remove it"
+        "the table file {path} is damaged: {why}; to begin anew, which forgets all counts, remove it"
     )]
-    WrongLength {
+    Damaged {
         /// The file.
         path: PathBuf,
-        /// Its length.
-        found: u64,
-        /// The length that its header gives.
-        expected: u64,
+        /// What is wrong with it.
+        why: Discard,
     },
     /// The file would have to be begun anew, but another process decides on it now.
     #[error(
@@ -111,7 +108,35 @@ pub enum Discard {
     /// Its contents cannot have been written by a table.
     #[error("its contents are damaged")]
     Damaged,
+    /// It is shorter than its header says, or longer.
+    #[error("it has {found} bytes{}: it was cut off or copied badly", in_place_of(*.expected))]
+    CutOff {
+        /// Its length.
+        found: u64,
+        /// The length that its header gives, if that much is left of it.
+        expected: Option<u64>,
+    },
     /// Its latest time is far ahead of the clock.
     #[error("its latest time is more than an hour ahead of the clock")]
     AheadOfClock,
+}
+
+fn in_place_of(expected: Option<u64>) -> String {
+    expected.map_or_else(String::new, |bytes| format!(" in place of {bytes}"))
+}
+
+impl Discard {
+    /// Whether something has spoilt the file, in place of its simply being of another time or for other settings.
+    #[must_use]
+    pub const fn is_damage(self) -> bool {
+        match self {
+            Self::Damaged | Self::CutOff { .. } => true,
+            Self::Unfinished
+            | Self::Version { .. }
+            | Self::MachineRestarted
+            | Self::Secret
+            | Self::Slots { .. }
+            | Self::AheadOfClock => false,
+        }
+    }
 }

@@ -54,7 +54,7 @@ use crate::time::Now;
 pub use error::{Discard, TableError};
 pub use level::{Cause, Level, NEVER_NS, Place};
 #[cfg(not(loom))]
-pub use open::{Continued, MapOptions};
+pub use open::{Continued, MapOptions, OnDamage, set_aside};
 pub use stats::TableStats;
 
 use charge::Ask;

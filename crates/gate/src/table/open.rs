@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
@@ -42,6 +42,19 @@ pub struct MapOptions {
     pub secret_check: u64,
     /// The present time.
     pub now: Now,
+    /// What to do with a table's file that is damaged.
+    pub on_damage: OnDamage,
+}
+
+/// What to do with a file that is a table's, but cut off or with contents that no table writes. Its counts are lost
+/// either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDamage {
+    /// Keep a copy beside it and begin anew: every key has its whole quota again.
+    #[default]
+    StartAnew,
+    /// Refuse it, and leave it as it was.
+    Refuse,
 }
 
 /// What became of what a file held.
@@ -53,6 +66,22 @@ pub enum Continued {
     Continued,
     /// Its counts were dropped. Every key begins anew, so this wants telling.
     Discarded(Discard),
+    /// It was damaged, and begun anew as [`OnDamage::StartAnew`] says. This wants an alarm.
+    Damaged {
+        /// What was wrong with it.
+        why: Discard,
+        /// Whether a copy of it is at [`set_aside`]. Not if there was no room for one: a node that cannot start would
+        /// be worse than a copy that is missing.
+        kept: bool,
+    },
+}
+
+/// Where the copy of a damaged file is kept. There is one at most: the latest.
+#[must_use]
+pub fn set_aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".damaged");
+    name.into()
 }
 
 impl Table {
@@ -60,8 +89,8 @@ impl Table {
     /// restart. The file is made if it does not exist.
     ///
     /// # Errors
-    /// If the file cannot be had, is no table's, was cut off, or is in use under other settings. In all these cases
-    /// the file is left as it was.
+    /// If the file cannot be had, is no table's, is in use under other settings or damaged, or is damaged and
+    /// [`OnDamage::Refuse`] was asked for. In all these cases the file is left as it was.
     pub fn mapped(path: &Path, options: &MapOptions) -> Result<(Self, Continued), TableError> {
         let (slots, cells) = sizes(options.live_buckets)?;
         let wanted = Preamble {
@@ -82,7 +111,7 @@ impl Table {
         for _ in 0..TRIES {
             match opened.file.try_lock() {
                 Ok(()) => {
-                    if let Some(begun) = opened.prepare(options.now)? {
+                    if let Some(begun) = opened.prepare(options)? {
                         became = begun;
                     }
                     // Others may come in between: what matters is checked again below.
@@ -155,18 +184,64 @@ impl Opened<'_> {
     }
 
     /// With the file to itself: makes it, or begins it anew if it does not fit. Tells what it did.
-    fn prepare(&self, now: Now) -> Result<Option<Continued>, TableError> {
+    fn prepare(&self, options: &MapOptions) -> Result<Option<Continued>, TableError> {
         if self.length()? == 0 {
             self.make()?;
             return Ok(Some(Continued::Fresh));
         }
         let why = match self.examine()? {
             Some(why) => Some(why),
-            None => self.inspect(now)?,
+            None => self.inspect(options.now)?,
         };
         let Some(why) = why else { return Ok(None) };
-        self.make()?;
-        Ok(Some(Continued::Discarded(why)))
+        if !why.is_damage() {
+            self.make()?;
+            return Ok(Some(Continued::Discarded(why)));
+        }
+        match options.on_damage {
+            OnDamage::Refuse => Err(TableError::Damaged {
+                path: self.path.into(),
+                why,
+            }),
+            OnDamage::StartAnew => {
+                let kept = self.set_aside().is_ok();
+                self.make()?;
+                Ok(Some(Continued::Damaged { why, kept }))
+            }
+        }
+    }
+
+    /// Copies what is there to beside it. Not by renaming: others may wait for the lock of this very file, and must
+    /// find the table that is made in it.
+    fn set_aside(&self) -> io::Result<()> {
+        let path = set_aside(self.path);
+        let copy = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
+            .open(&path)?;
+        let copied = self.copy_to(copy);
+        if copied.is_err() {
+            // Half a copy is of no use, and of no harm if it cannot be removed either.
+            let _ = std::fs::remove_file(&path);
+        }
+        copied
+    }
+
+    fn copy_to(&self, mut copy: File) -> io::Result<()> {
+        let mut bytes = vec![0; 1 << 20];
+        let mut at = 0;
+        loop {
+            // Not by the file's own position, from which `fill` writes.
+            let read = self.file.read_at(&mut bytes, at)?;
+            if read == 0 {
+                return Ok(());
+            }
+            copy.write_all(&bytes[..read])?;
+            at += read as u64;
+        }
     }
 
     /// Checks the preamble and the length: `None` if they are as wanted.
@@ -175,17 +250,25 @@ impl Opened<'_> {
         let not_a_table = || TableError::NotATable {
             path: self.path.into(),
         };
-        if found < HEADER_BYTES as u64 {
-            return Err(not_a_table());
-        }
         let mut bytes = [0; PREAMBLE_BYTES];
+        let begins = (found as usize).min(PREAMBLE_BYTES);
         self.file
-            .read_exact_at(&mut bytes, 0)
+            .read_exact_at(&mut bytes[..begins], 0)
             .map_err(self.cannot("read"))?;
+        let (has, sound) = Preamble::decode(&bytes);
+        if found < HEADER_BYTES as u64 {
+            // Without its first word nothing tells that it ever was a table's.
+            return match has.magic {
+                MAGIC => Ok(Some(Discard::CutOff {
+                    found,
+                    expected: None,
+                })),
+                _ => Err(not_a_table()),
+            };
+        }
         if bytes == [0; PREAMBLE_BYTES] {
             return Ok(Some(Discard::Unfinished));
         }
-        let (has, sound) = Preamble::decode(&bytes);
         if has.magic != MAGIC {
             return Err(not_a_table());
         }
@@ -195,20 +278,20 @@ impl Opened<'_> {
         if has.version != VERSION || has.slot_bytes != self.wanted.slot_bytes {
             return Ok(Some(Discard::Version { found: has.version }));
         }
+        // Whatever else is the matter with it: its counts would not be continued.
+        if has.boot != self.wanted.boot {
+            return Ok(Some(Discard::MachineRestarted));
+        }
         let expected = has.slots.checked_add(has.cells).and_then(region::bytes);
         let Some(expected) = expected else {
             return Ok(Some(Discard::Damaged));
         };
-        if found != expected as u64 {
-            let (path, expected) = (self.path.into(), expected as u64);
-            return Err(TableError::WrongLength {
-                path,
+        let expected = expected as u64;
+        if found != expected {
+            return Ok(Some(Discard::CutOff {
                 found,
-                expected,
-            });
-        }
-        if has.boot != self.wanted.boot {
-            return Ok(Some(Discard::MachineRestarted));
+                expected: Some(expected),
+            }));
         }
         if has.secret_check != self.wanted.secret_check {
             return Ok(Some(Discard::Secret));

@@ -246,6 +246,42 @@ async fn counts_survive_a_kill() {
     assert_eq!(admitted(&node, 3, 11).await, 10, "others are as new");
 }
 
+/// A damaged table file is no crash loop: it is set aside, and what that forgets is told. Where it must not be forgotten,
+/// the node refuses to start.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_table_is_begun_anew_or_refused_as_configured() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let table = folder.path().join("table");
+    let settings = format!("table.path = {table:?}");
+    let mut node = Leasehold::start_with(&per_client(5), &settings).await;
+    assert_eq!(node.metric("throttle_table_counts_lost", &[]).await, 0.0);
+    assert_eq!(admitted(&node, 2, 9).await, 5);
+    node.stop().await;
+    let spoilt = &std::fs::read(&table).unwrap()[..10_000];
+    std::fs::write(&table, spoilt).unwrap();
+
+    let strict = format!("{settings}\ntable.on_damage = \"refuse\"");
+    let strict = Leasehold::prepare(&per_client(5), &strict);
+    assert_names(&refused(&strict), &["table", "damaged", "10000 bytes"]);
+    assert_eq!(std::fs::read(&table).unwrap(), spoilt, "left as it was");
+
+    node.up().await;
+    assert_eq!(admitted(&node, 2, 9).await, 5, "its counts are new");
+    assert_eq!(node.metric("throttle_table_counts_lost", &[]).await, 1.0);
+    let kept = folder.path().join("table.damaged");
+    assert_eq!(std::fs::read(&kept).unwrap(), spoilt);
+    let log = node.output();
+    let line = log.lines().find(|line| line.contains("table_damaged"));
+    let line = line.expect("a line about it").to_lowercase();
+    for word in ["error", "10000 bytes", "table.damaged"] {
+        assert!(line.contains(word), "no {word:?} in: {line}");
+    }
+    node.stop().await;
+    node.up().await;
+    assert_eq!(admitted(&node, 2, 1).await, 0, "it goes on from there");
+    assert_eq!(node.metric("throttle_table_counts_lost", &[]).await, 0.0);
+}
+
 /// Killed at random instants under load: never more than the limit in all, and never stuck.
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_under_load_admit_nothing_twice() {

@@ -205,6 +205,13 @@ pub const KEYS: &[Key] = &[
          file system such as `/dev/shm` or `/run`. Empty: anonymous memory, and a restart forgets all counts."
     ),
     key!(
+        "table.on_damage",
+        table.on_damage,
+        "What happens at the start if the file of `table.path` is cut off, or holds what no table writes: `start-anew` \
+         keeps a copy of it at `<table.path>.damaged` and forgets all counts, so every key has its whole quota again; \
+         `refuse` does not start. A file that is no table, or that another process is using, is refused in any case."
+    ),
+    key!(
         "answer.dialect",
         answer.dialect,
         "Which response fields tell of limits: `draft-11` (`RateLimit`, `RateLimit-Policy` and plain \

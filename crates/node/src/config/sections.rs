@@ -5,6 +5,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gate::table::OnDamage;
+
 use super::secret::SecretSource;
 use super::setting::{Choice, Listen};
 use crate::render;
@@ -168,6 +170,13 @@ pub struct TableSettings {
     pub live_buckets: u64,
     /// The file it is mapped from. None: anonymous memory.
     pub path: Option<PathBuf>,
+    /// What happens if that file is damaged.
+    pub on_damage: OnDamage,
+}
+
+impl Choice for OnDamage {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("start-anew", Self::StartAnew), ("refuse", Self::Refuse)];
 }
 
 impl Default for TableSettings {
@@ -175,6 +184,7 @@ impl Default for TableSettings {
         Self {
             live_buckets: 1_000_000,
             path: None,
+            on_damage: OnDamage::default(),
         }
     }
 }

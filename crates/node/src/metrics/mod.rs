@@ -143,6 +143,8 @@ pub struct Telemetry {
     /// Locked when a policy is installed and at a scrape, never by a decision.
     names: Mutex<BTreeMap<LimitNumber, (RuleName, LimitName)>>,
     policy: PolicyState,
+    /// Whether the node began with a table whose file was damaged. Only a flag: it orders nothing.
+    counts_lost: AtomicBool,
     /// Log records not written because of their rate.
     log_records_dropped: AtomicU64,
     /// Seconds since 1970 at which the node started, in milliseconds.
@@ -168,6 +170,7 @@ impl Telemetry {
             shards: Shards::new(most_limits),
             names: Mutex::default(),
             policy: PolicyState::default(),
+            counts_lost: AtomicBool::new(false),
             log_records_dropped: AtomicU64::new(0),
             started_unix_ms: unix_ms(started),
         }
@@ -257,6 +260,12 @@ impl Telemetry {
     /// Counts log records that were left out because of their rate.
     pub fn log_records_dropped(&self, count: u64) {
         self.log_records_dropped.fetch_add(count, Relaxed);
+    }
+
+    /// Tells that the table's file was damaged, and begun anew.
+    pub fn counts_lost(&self) {
+        // Relaxed: a scrape reads it alone and decides nothing by it.
+        self.counts_lost.store(true, Relaxed);
     }
 
     /// Tells what became of the policy file. `version` is its digest, of an applied one.

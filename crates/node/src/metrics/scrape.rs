@@ -49,6 +49,7 @@ struct Figures {
     blocked_without_limit: u64,
     errors: Vec<(ErrorKind, u64)>,
     table: TableStats,
+    counts_lost: bool,
     lookups: u64,
     policy_refused: bool,
     reloads: [(&'static str, u64); 3],
@@ -117,6 +118,7 @@ impl Figures {
                 .map(|kind| (*kind, shards.errors(*kind)))
                 .collect(),
             table: *table,
+            counts_lost: telemetry.counts_lost.load(Relaxed),
             lookups: shards.lookups(),
             policy_refused: policy.refused.load(Relaxed),
             reloads: [
@@ -331,6 +333,11 @@ impl Figures {
                 table.slots,
             ),
             ("throttle_table_bytes", "Bytes of the table", table.bytes),
+            (
+                "throttle_table_counts_lost",
+                "1 if the table's file was found damaged when the node started, and begun anew",
+                u64::from(self.counts_lost),
+            ),
         ];
         for (name, help, count) in gauges {
             family(name, help, MetricType::Gauge, &mut |family| {

@@ -3,10 +3,11 @@
 //! SIGTERM or SIGINT drains; a second one ends at once. SIGHUP reads the policy again.
 
 use std::num::NonZeroU64;
+use std::path::Path;
 use std::sync::Arc;
 
 use gate::hash::{HashSecret, KeyHasher};
-use gate::table::{Continued, MapOptions, Table, TableError};
+use gate::table::{Continued, MapOptions, Table, TableError, set_aside};
 use gate::time::Now;
 use gate::{CompileError, Gate};
 use policy::model::Policy;
@@ -77,6 +78,7 @@ impl Core {
                     live_buckets,
                     secret_check: KeyHasher::new(&hash_secret).secret_check(),
                     now: Clock::system(Now::default()).now(),
+                    on_damage: config.table.on_damage,
                 };
                 Table::mapped(path, &options)?
             }
@@ -85,6 +87,9 @@ impl Core {
         let gate = Gate::new(table, &hash_secret, policy)?;
         let telemetry = Telemetry::new(MOST_LIMITS, clock.now());
         telemetry.learn(gate.snapshot().limits());
+        if let Continued::Damaged { .. } = became {
+            telemetry.counts_lost();
+        }
         let core = Self {
             gate: Arc::new(gate),
             clock,
@@ -111,7 +116,7 @@ pub async fn run(
     let document = source.read()?;
     let (core, became) = Core::open(config, &document.policy)?;
     log(&core)?;
-    tell(became);
+    tell(became, config.table.path.as_deref());
     let reloader = Reloader::new(source, core.clone(), &document);
     let node = Node::start(config, core).await?;
     tokio::spawn(reload::watch(
@@ -137,7 +142,7 @@ pub async fn run(
     }
 }
 
-fn tell(became: Continued) {
+fn tell(became: Continued, file: Option<&Path>) {
     match became {
         Continued::Fresh => {}
         Continued::Continued => tracing::info!(event = "table_continued"),
@@ -146,6 +151,15 @@ fn tell(became: Continued) {
                 event = "table_discarded",
                 reason = %why,
                 "the table's counts were dropped: every key begins anew"
+            );
+        }
+        Continued::Damaged { why, kept } => {
+            let copy = file.filter(|_| kept).map(set_aside);
+            tracing::error!(
+                event = "table_damaged",
+                reason = %why,
+                copy = copy.map(|path| tracing::field::display(path.display().to_string())),
+                "the table's file was damaged and its counts are lost: every key has its whole quota again"
             );
         }
     }

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use leasehold_gate::table::{Continued, Discard, MapOptions, Table, TableError};
+use leasehold_gate::table::{
+    Continued, Discard, MapOptions, OnDamage, Table, TableError, set_aside,
+};
 use leasehold_gate::time::Now;
 use proptest::prelude::*;
 
@@ -18,6 +20,7 @@ fn options(live_buckets: u64, secret_check: u64) -> MapOptions {
         live_buckets: NonZeroU64::new(live_buckets).expect("not 0"),
         secret_check,
         now: Now::from_nanos(START),
+        on_damage: OnDamage::Refuse,
     }
 }
 
@@ -27,6 +30,17 @@ fn file(dir: &tempfile::TempDir) -> PathBuf {
 
 fn open(path: &Path) -> (Table, Continued) {
     Table::mapped(path, &options(100, 1)).expect("a table")
+}
+
+fn write(path: &Path, offset: u64, bytes: &[u8]) {
+    let file = fs::OpenOptions::new().write(true).open(path);
+    let file = file.expect("it exists");
+    file.write_all_at(bytes, offset).expect("it can be written");
+}
+
+fn set_len(path: &Path, length: u64) {
+    let file = fs::OpenOptions::new().write(true).open(path);
+    file.expect("it exists").set_len(length).expect("cut");
 }
 
 #[test]
@@ -87,15 +101,6 @@ fn what_does_not_fit_is_begun_anew_and_told() {
         assert!(table.take(id(1), GROUP, &meter, 1, options.now).admitted);
         became
     };
-    let write = |offset: u64, bytes: &'static [u8]| {
-        move |path: &Path| {
-            let file = fs::OpenOptions::new()
-                .write(true)
-                .open(path)
-                .expect("it exists");
-            file.write_all_at(bytes, offset).expect("it can be written");
-        }
-    };
     assert_eq!(
         discarded(&|_| {}, options(100, 2)),
         Continued::Discarded(Discard::Secret)
@@ -115,19 +120,8 @@ fn what_does_not_fit_is_begun_anew_and_told() {
         discarded(&|_| {}, early),
         Continued::Discarded(Discard::AheadOfClock)
     );
-    // Within the preamble: the checksum tells.
-    for offset in [8, 24, 47, 56, 64] {
-        let spoilt = discarded(&write(offset, b"\xa5"), options(100, 1));
-        assert_eq!(spoilt, Continued::Discarded(Discard::Damaged), "{offset}");
-    }
-    // In a slot: words that no table writes.
-    let spoilt = discarded(
-        &write(HEADER as u64 + 64 * 5 + 40, b"\x01"),
-        options(100, 1),
-    );
-    assert_eq!(spoilt, Continued::Discarded(Discard::Damaged));
     // Never finished.
-    let spoilt = discarded(&write(0, &[0; 72]), options(100, 1));
+    let spoilt = discarded(&|path| write(path, 0, &[0; 72]), options(100, 1));
     assert_eq!(spoilt, Continued::Discarded(Discard::Unfinished));
 }
 
@@ -153,7 +147,13 @@ fn a_file_in_use_is_not_begun_anew() {
 fn what_is_no_table_is_left_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = file(&dir);
-    for content in [b"x".to_vec(), vec![b'y'; 5000], b"LSHTABLF".repeat(2000)] {
+    for content in [
+        b"x".to_vec(),
+        b"LSHTABL".to_vec(),
+        vec![0; 72],
+        vec![b'y'; 5000],
+        b"LSHTABLF".repeat(2000),
+    ] {
         fs::write(&path, &content).expect("written");
         let refused = Table::mapped(&path, &options(100, 1));
         assert!(matches!(refused, Err(TableError::NotATable { .. })));
@@ -171,24 +171,124 @@ fn what_is_no_table_is_left_alone() {
     assert!(matches!(refused, Err(TableError::File { .. })));
 }
 
+/// What spoils a file.
+type Spoil = Box<dyn Fn(&Path)>;
+
+/// Ways to spoil a table's file of so many bytes, and what each is then called.
+fn damage(whole: u64) -> Vec<(Spoil, Discard)> {
+    let mut all: Vec<(Spoil, Discard)> = Vec::new();
+    for length in [8, 71, 72, HEADER as u64 - 1] {
+        let why = Discard::CutOff {
+            found: length,
+            expected: None,
+        };
+        all.push((Box::new(move |path| set_len(path, length)), why));
+    }
+    for length in [HEADER as u64, whole - 64, whole - 1, whole + 1] {
+        let why = Discard::CutOff {
+            found: length,
+            expected: Some(whole),
+        };
+        all.push((Box::new(move |path| set_len(path, length)), why));
+    }
+    // Within the preamble the checksum tells; in a slot, words that no table writes.
+    for offset in [8, 24, 47, 56, 64, HEADER as u64 + 64 * 5 + 40] {
+        let spoil = move |path: &Path| write(path, offset, b"\xa5");
+        all.push((Box::new(spoil), Discard::Damaged));
+    }
+    all
+}
+
 #[test]
-fn a_file_cut_short_is_refused() {
+fn damage_is_refused_where_that_is_asked_for() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = file(&dir);
     drop(open(&path));
-    let whole = fs::metadata(&path).expect("it exists").len();
-    for length in [whole - 1, whole - 64, HEADER as u64, whole + 1] {
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .expect("it exists");
-        file.set_len(length).expect("cut");
-        let refused = Table::mapped(&path, &options(100, 1));
-        assert!(
-            matches!(refused, Err(TableError::WrongLength { found, expected, .. })
-                if found == length && expected == whole)
-        );
+    let whole = fs::read(&path).expect("read");
+    for (spoil, expected) in damage(whole.len() as u64) {
+        spoil(&path);
+        let spoilt = fs::read(&path).expect("read");
+        match Table::mapped(&path, &options(100, 1)).map(|(_, became)| became) {
+            Err(TableError::Damaged { why, .. }) => assert_eq!(why, expected),
+            other => panic!("{expected:?}: {other:?}"),
+        }
+        assert_eq!(fs::read(&path).expect("read"), spoilt, "left as it was");
+        assert!(!set_aside(&path).exists());
+        fs::write(&path, &whole).expect("written");
     }
+}
+
+#[test]
+fn damage_is_set_aside_and_begun_anew() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = file(&dir);
+    let options = MapOptions {
+        on_damage: OnDamage::StartAnew,
+        ..options(100, 1)
+    };
+    let meter = fixed(1, DAY_MS);
+    let take = |table: &Table| table.take(id(1), GROUP, &meter, 1, options.now).admitted;
+    drop(open(&path));
+    let whole = fs::metadata(&path).expect("it exists").len();
+    for (spoil, why) in damage(whole) {
+        spoil(&path);
+        let spoilt = fs::read(&path).expect("read");
+        let (table, became) = Table::mapped(&path, &options).expect("begun anew");
+        assert_eq!(became, Continued::Damaged { why, kept: true });
+        // One copy, the latest, for its owner's eyes.
+        assert_eq!(fs::read(set_aside(&path)).expect("kept"), spoilt);
+        let mode = fs::metadata(set_aside(&path)).expect("kept").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).expect("read").count(), 2);
+        assert!(take(&table) && !take(&table), "it counts");
+        drop(table);
+        let (table, became) = Table::mapped(&path, &options).expect("continued");
+        assert_eq!(became, Continued::Continued);
+        assert!(!take(&table), "it goes on");
+    }
+}
+
+/// No copy is no reason not to start.
+#[test]
+fn damage_that_cannot_be_kept_is_begun_anew() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = file(&dir);
+    drop(open(&path));
+    set_len(&path, 5000);
+    fs::create_dir(set_aside(&path)).expect("made");
+    let options = MapOptions {
+        on_damage: OnDamage::StartAnew,
+        ..options(100, 1)
+    };
+    let (_, became) = Table::mapped(&path, &options).expect("begun anew");
+    assert!(matches!(became, Continued::Damaged { kept: false, .. }));
+    assert!(set_aside(&path).is_dir(), "not ours to remove");
+}
+
+/// Another process decides on it: beginning it anew would refill that one's keys under its feet.
+#[test]
+fn a_damaged_file_in_use_is_not_begun_anew() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = file(&dir);
+    let (table, _) = open(&path);
+    let meter = fixed(1, DAY_MS);
+    let now = Now::from_nanos(START);
+    assert!(table.take(id(1), GROUP, &meter, 1, now).admitted);
+    let whole = fs::metadata(&path).expect("it exists").len();
+    set_len(&path, whole + 1);
+    let options = MapOptions {
+        on_damage: OnDamage::StartAnew,
+        ..options(100, 1)
+    };
+    let refused = Table::mapped(&path, &options);
+    assert!(matches!(
+        refused,
+        Err(TableError::InUse {
+            why: Discard::CutOff { .. },
+            ..
+        })
+    ));
+    assert!(!table.take(id(1), GROUP, &meter, 1, now).admitted);
 }
 
 #[test]

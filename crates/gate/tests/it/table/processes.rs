@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use leasehold_gate::meter::Meter;
-use leasehold_gate::table::{Continued, MapOptions, Place, Table};
+use leasehold_gate::table::{Continued, MapOptions, OnDamage, Place, Table};
 use leasehold_gate::time::Now;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -54,6 +54,7 @@ fn map(directory: &Path, round: u64) -> (Table, Continued) {
         live_buckets,
         secret_check: 1,
         now: round_time(round),
+        on_damage: OnDamage::Refuse,
     };
     Table::mapped(&directory.join("table"), &options).expect("a table")
 }
