@@ -223,6 +223,8 @@ async fn aliases_do_not_evade(kind: Kind, failing: Failing) {
         "/other/../limited",
         "/other/%2e%2e/limited",
         "/%2Flimited",
+        "http://api.example/limited",
+        "http://api.example//limited?x=1",
     ];
     let mut admitted = 0;
     for target in aliases {
@@ -236,6 +238,29 @@ async fn aliases_do_not_evade(kind: Kind, failing: Failing) {
     }
     assert_eq!(admitted, 5);
     assert_refusal(kind, &stack.get(Client::at(7), "/limited").await);
+}
+
+/// A target in absolute form is decided and answered as its path is.
+async fn absolute_targets_are_served(kind: Kind, failing: Failing) {
+    let stack = Stack::start(kind, failing).await;
+    for (target, left) in [
+        ("/limited", 4),
+        ("http://api.example/limited", 3),
+        ("http://api.example/limited?x=1", 2),
+        ("/limited", 1),
+        ("http://api.example/limited", 0),
+    ] {
+        let reply = stack.get(Client::at(13), target).await;
+        assert_eq!(reply.status, StatusCode::OK, "{target}: {reply:?}");
+        assert_eq!(remaining(&reply), left, "{target}");
+        let seen = reply.json()["target"].as_str().unwrap().to_owned();
+        let path = target.trim_start_matches("http://api.example");
+        assert!(seen.ends_with(path), "{target} came as {seen}");
+    }
+    let reply = stack
+        .get(Client::at(13), "http://api.example/limited")
+        .await;
+    assert_refusal(kind, &reply);
 }
 
 /// K4 to K6: a client that lies about who it is and what it asks for.
@@ -447,6 +472,7 @@ macro_rules! behind {
                 absence_is_survived: Failing::Open, Failing::Closed;
                 a_stuck_node_is_not_waited_for: Failing::Open, Failing::Closed;
                 aliases_do_not_evade: Failing::Open;
+                absolute_targets_are_served: Failing::Closed;
                 forged_headers_do_not_evade: Failing::Closed;
                 retries_are_charged_once: Failing::Closed;
                 the_api_is_heard: Failing::Open, Failing::Closed;

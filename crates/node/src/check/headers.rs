@@ -18,7 +18,7 @@ const URI_FIELDS: [&str; 2] = ["x-original-uri", "x-forwarded-uri"];
 pub struct Original<'a> {
     /// Its method.
     pub method: &'a str,
-    /// Its target, as it was sent: path and query.
+    /// Its path and query, as they were sent. A query without a path is one of the path `/`.
     pub target: &'a [u8],
     /// Its host, as it was sent.
     pub host: Option<&'a str>,
@@ -54,15 +54,37 @@ impl<'a> Original<'a> {
             field: "X-Original-URI or X-Forwarded-Uri",
             expected: "have the proxy send the client's path and query in one of them",
         })?;
-        if !matches!(target.1.as_bytes().first(), Some(b'/' | b'*')) {
-            return Err(unusable(target.0, "not a path: it must begin with `/`"));
+        let (field, target) = (target.0, target.1.as_bytes());
+        let host = host(headers, authority)?;
+        if matches!(target.first(), Some(b'/' | b'*')) {
+            return Ok(Self {
+                method,
+                target,
+                host: host.map(|(_, host)| host),
+            });
         }
 
-        Ok(Self {
-            method,
-            target: target.1.as_bytes(),
-            host: host(headers, authority)?,
-        })
+        // In absolute form, as Caddy hands it on (RFC 9112 section 3.2.2): its authority is the host that counts, and
+        // Caddy goes by it, so a different host beside it was slipped in.
+        let (authority, target) = absolute(target).ok_or_else(|| {
+            unusable(
+                field,
+                "neither a path, beginning with `/`, nor http://HOST/PATH",
+            )
+        })?;
+        match host {
+            Some((second, host)) if !host.eq_ignore_ascii_case(authority) => {
+                Err(Fault::Disagreeing {
+                    first: field,
+                    second,
+                })
+            }
+            Some(_) | None => Ok(Self {
+                method,
+                target,
+                host: Some(authority),
+            }),
+        }
     }
 
     /// The query of the target, without its question mark.
@@ -73,12 +95,39 @@ impl<'a> Original<'a> {
     }
 }
 
-fn host<'a>(headers: &'a HeaderMap, authority: Option<&'a str>) -> Result<Option<&'a str>, Fault> {
+/// The authority of an absolute form, and the path and query after it: `/` if there is none, as RFC 9110 section 4.2.3
+/// has it. None if it is not one of `http` or `https`, or names a user, which no client may send.
+fn absolute(target: &[u8]) -> Option<(&str, &[u8])> {
+    let (scheme, rest) = target.split_at_checked(target.iter().position(|byte| *byte == b':')?)?;
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+        return None;
+    }
+    let rest = rest.strip_prefix(b"://")?;
+    let ends = |byte: &u8| matches!(byte, b'/' | b'?' | b'#' | b'\\');
+    let end = rest.iter().position(ends).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let authority = std::str::from_utf8(authority).ok()?;
+    let plain = |c: char| c.is_ascii_graphic() && c != '@' && c != ',';
+    if authority.is_empty() || !authority.chars().all(plain) {
+        return None;
+    }
+    match path.first() {
+        None => Some((authority, b"/")),
+        Some(b'/' | b'?') => Some((authority, path)),
+        Some(_) => None,
+    }
+}
+
+/// The host, and the field that tells it.
+fn host<'a>(
+    headers: &'a HeaderMap,
+    authority: Option<&'a str>,
+) -> Result<Option<(&'static str, &'a str)>, Fault> {
     let (name, value) = match only(headers, "x-forwarded-host")? {
         Some(value) => ("x-forwarded-host", value),
         None => match only(headers, "host")? {
             Some(value) => ("host", value),
-            None => return Ok(authority),
+            None => return Ok(authority.map(|authority| (":authority", authority))),
         },
     };
     let text = value
@@ -90,7 +139,7 @@ fn host<'a>(headers: &'a HeaderMap, authority: Option<&'a str>) -> Result<Option
             "a list; send the one host that the client asked for",
         ));
     }
-    Ok(Some(text))
+    Ok(Some((name, text)))
 }
 
 /// The value that either field or both have.
@@ -217,10 +266,6 @@ mod tests {
                 &[METHOD, ("x-original-uri", b"")][..],
                 "X-Original-URI or X-Forwarded-Uri",
             ),
-            (
-                &[METHOD, ("x-original-uri", b"http://a/b")][..],
-                "x-original-uri",
-            ),
             (&[METHOD, ("x-original-uri", b"a")][..], "x-original-uri"),
             (
                 &[("x-original-method", &b"G ET"[..]), URI][..],
@@ -238,6 +283,57 @@ mod tests {
         ] {
             assert_eq!(fault(fields).field(), named, "{fields:?}");
         }
+    }
+
+    #[test]
+    fn an_absolute_form_is_read_as_its_path() {
+        for (target, path) in [
+            (&b"http://api.example/a?b=c"[..], &b"/a?b=c"[..]),
+            (b"HTTPS://API.example/a/../b", b"/a/../b"),
+            (b"http://api.example", b"/"),
+            (b"http://api.example?b=c", b"?b=c"),
+            (b"http://api.example/http://other/", b"/http://other/"),
+        ] {
+            for host in [&b"api.example"[..], b"API.EXAMPLE", b""] {
+                let fields = [METHOD, ("x-forwarded-uri", target), ("host", host)];
+                let headers = map(&fields);
+                let read = Original::read(&headers, None).expect("an absolute form");
+                assert_eq!(read.target, path);
+                let host = read.host.expect("a host");
+                assert!(host.eq_ignore_ascii_case("api.example"), "{host}");
+            }
+        }
+        for target in [
+            &b"http:/a"[..],
+            b"http:a",
+            b"http:///a",
+            b"http://user@api.example/a",
+            b"http://api.example\\a",
+            b"http://api.example#a",
+            b"http://api.example, other/a",
+            b"http://\xff/a",
+            b"ftp://api.example/a",
+            b"api.example:443",
+            b"://api.example/a",
+        ] {
+            assert_eq!(
+                fault(&[METHOD, ("x-forwarded-uri", target)]).field(),
+                "x-forwarded-uri",
+                "{target:?}"
+            );
+        }
+        let slipped = [
+            METHOD,
+            ("x-forwarded-uri", b"http://api.example/a"),
+            ("x-forwarded-host", b"other.example"),
+        ];
+        assert_eq!(
+            fault(&slipped),
+            Fault::Disagreeing {
+                first: "x-forwarded-uri",
+                second: "x-forwarded-host"
+            }
+        );
     }
 
     #[test]
