@@ -128,6 +128,7 @@ pub type Read<T> = Result<T, Reported>;
 pub struct Faults {
     faults: Vec<Fault>,
     omitted: usize,
+    warnings: Vec<Fault>,
 }
 
 impl Faults {
@@ -141,19 +142,29 @@ impl Faults {
         Reported(())
     }
 
+    /// Records what is no fault, but hardly meant. At most [`MAX_FAULTS`] are kept.
+    pub fn warn(&mut self, warning: Fault) {
+        if self.warnings.len() < MAX_FAULTS {
+            self.warnings.push(warning);
+        }
+    }
+
     /// Whether further faults are only counted.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.faults.len() >= MAX_FAULTS
     }
 
-    /// Ends the reading: what was read, if there was no fault at all.
+    /// Ends the reading: what was read, if there was no fault at all, and the warnings.
     ///
     /// # Errors
     /// All faults recorded.
-    pub fn finish<T>(mut self, read: Read<T>) -> Result<T, PolicyErrors> {
+    pub fn finish<T>(mut self, read: Read<T>) -> Result<(T, Vec<Fault>), PolicyErrors> {
         match read {
-            Ok(value) if self.faults.is_empty() => Ok(value),
+            Ok(value) if self.faults.is_empty() => {
+                self.warnings.sort_by_key(|warning| warning.at);
+                Ok((value, self.warnings))
+            }
             Ok(_) | Err(Reported(())) => {
                 self.faults.sort_by_key(|fault| fault.at);
                 Err(PolicyErrors {

@@ -62,14 +62,24 @@ pub fn fault_at(
     problem: impl Into<String>,
     help: impl Into<Option<String>>,
 ) -> Reported {
-    faults.add(Fault {
+    faults.add(told_of(path, at, kind, problem, help))
+}
+
+fn told_of(
+    path: &Path<'_>,
+    at: Position,
+    kind: FaultKind,
+    problem: impl Into<String>,
+    help: impl Into<Option<String>>,
+) -> Fault {
+    Fault {
         kind,
         path: path.to_string(),
         at,
         problem: problem.into(),
         help: help.into(),
         secret: path.root_field() == Some("subjects"),
-    })
+    }
 }
 
 /// A mapping whose fields are known.

@@ -14,7 +14,7 @@ pub mod write;
 
 use std::collections::BTreeSet;
 
-use crate::fault::{FaultKind, Faults, PolicyErrors, Read};
+use crate::fault::{Fault, FaultKind, Faults, PolicyErrors, Read};
 use crate::fields::{Fields, Path, Place};
 use crate::model::Policy;
 use crate::yaml::{self, Content, Node};
@@ -39,6 +39,14 @@ pub const FILE: [&str; 8] = [
 /// # Errors
 /// Every fault that was found, each with its place, the problem, and what would be right.
 pub fn read(source: &[u8]) -> Result<Policy, PolicyErrors> {
+    read_with_warnings(source).map(|(policy, _)| policy)
+}
+
+/// Reads a policy file, and tells what in it is allowed but hardly meant.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with_warnings(source: &[u8]) -> Result<(Policy, Vec<Fault>), PolicyErrors> {
     let mut faults = Faults::default();
     let policy = yaml::parse(source, &mut faults).and_then(|root| read_policy(&mut faults, &root));
     faults.finish(policy)

@@ -155,6 +155,25 @@ async fn a_changed_policy_is_taken_and_counters_stay() {
     );
 }
 
+/// What is allowed but hardly meant is in the log, at the start and at each change.
+#[tokio::test(flavor = "multi_thread")]
+async fn warnings_of_the_policy_are_logged() {
+    let trusting = |units, range: &str| {
+        let policy = per_client(units);
+        assert!(policy.contains("127.0.0.1/32"), "{policy}");
+        policy.replace("127.0.0.1/32", range)
+    };
+    let node = Leasehold::start(&trusting(5, "0.0.0.0/0")).await;
+    let warned = |range: &str| {
+        node.output()
+            .lines()
+            .any(|line| line.contains("policy_warning") && line.contains(range))
+    };
+    assert!(warned("0.0.0.0/0"), "{}", node.output());
+    node.write_policy(&trusting(6, "64.0.0.0/2"));
+    eventually("the warning", async || warned("64.0.0.0/2").then_some(())).await;
+}
+
 /// SIGHUP alone, where watching is off.
 #[tokio::test(flavor = "multi_thread")]
 async fn sighup_reads_the_policy_again() {

@@ -99,6 +99,18 @@ fn a_file_that_cannot_be_read_is_status_2_and_others_are_checked_all_the_same() 
 }
 
 #[test]
+fn check_warns_of_trust_in_everybody() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "version: 1\nclient_address: {trusted: 0.0.0.0/0}\n\
+                rules: [{name: all, by: address, limits: [9/s]}]\n";
+    let file = write(folder.path(), "open.yaml", text);
+    let ran = run(&["check", &file]);
+    assert_eq!(ran.status, 0, "it is allowed: {}", ran.err);
+    let words = format!("warning: {file}:2:27: client_address.trusted: 0.0.0.0/0 is");
+    assert!(ran.err.contains(&words), "{}", ran.err);
+}
+
+#[test]
 fn check_refuses_files_that_limit_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let half = write(

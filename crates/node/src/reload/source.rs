@@ -130,7 +130,7 @@ pub struct Document {
     pub policy: Policy,
     /// Its version.
     pub version: Version,
-    /// What in it has no effect, by file.
+    /// What in it has no effect or is hardly meant, by file.
     pub warnings: Vec<(String, Fault)>,
 }
 
@@ -259,11 +259,17 @@ impl Source {
             )
         } else {
             let (path, bytes) = &bytes.files[0];
-            let policy = file::read(bytes).map_err(|errors| ReadError::Faulty {
-                path: path.clone(),
-                errors,
-            })?;
-            (policy, Vec::new())
+            let (policy, warnings) =
+                file::read_with_warnings(bytes).map_err(|errors| ReadError::Faulty {
+                    path: path.clone(),
+                    errors,
+                })?;
+            let name = path.display().to_string();
+            let warnings = warnings
+                .into_iter()
+                .map(|warning| (name.clone(), warning))
+                .collect();
+            (policy, warnings)
         };
         Ok(Document {
             policy,

@@ -75,7 +75,7 @@ pub fn read_files(files: &[File<'_>]) -> Result<Domains, FileErrors> {
         let mut warnings = Vec::new();
         let domain = read_domain(file, &mut faults, &mut warnings, &mut names, &mut seen);
         match faults.finish(domain) {
-            Ok(domain) => {
+            Ok((domain, _)) => {
                 read.domains.push(domain);
                 let named = warnings
                     .into_iter()

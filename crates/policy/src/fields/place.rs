@@ -1,6 +1,6 @@
 //! Values of the types that fields have, each read within its bounds.
 
-use super::{Path, fault_at, listed, suggestion};
+use super::{Path, fault_at, listed, suggestion, told_of};
 use crate::fault::{FaultKind, Faults, Quoted, Read, Reported};
 use crate::yaml::{Content, Key, Node};
 
@@ -26,6 +26,17 @@ impl<'a> Place<'a> {
         help: impl Into<Option<String>>,
     ) -> Reported {
         fault_at(faults, self.path, self.node.at, kind, problem, help)
+    }
+
+    /// Records what is allowed of this node, but hardly meant.
+    pub fn warn(
+        self,
+        faults: &mut Faults,
+        kind: FaultKind,
+        problem: impl Into<String>,
+        help: impl Into<Option<String>>,
+    ) {
+        faults.warn(told_of(self.path, self.node.at, kind, problem, help));
     }
 
     /// Records that this node is not of the type wanted.

@@ -1,8 +1,8 @@
 //! Reads how paths, client addresses and identities are found: the parts of the file beside rules.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::fault::{FaultKind, Faults, Quoted, Read};
 use crate::fields::{Fields, Place};
@@ -66,7 +66,9 @@ pub fn read_paths(faults: &mut Faults, place: Place<'_>) -> Read<PathReading> {
 pub fn read_client_address(faults: &mut Faults, place: Place<'_>) -> Read<ClientAddressReading> {
     let fields = Fields::open(faults, place, &CLIENT_ADDRESS)?;
     let by_default = ClientAddressReading::default();
-    let trusted = fields.optional(faults, "trusted", read_ranges);
+    let trusted = fields.optional(faults, "trusted", |faults, place| {
+        place.one_or_list(faults, MAX_RANGES, RANGE_WANTED, read_trusted)
+    });
     let header = fields.optional(faults, "header", |faults, place| {
         let name = read_header_name(faults, place)?;
         Ok(match &*name {
@@ -107,6 +109,27 @@ pub fn read_client_address(faults: &mut Faults, place: Place<'_>) -> Read<Client
 /// Reads one address range or a list of them.
 pub fn read_ranges(faults: &mut Faults, place: Place<'_>) -> Read<Vec<IpNet>> {
     place.one_or_list(faults, MAX_RANGES, RANGE_WANTED, read_range)
+}
+
+/// Reads a range of proxies. One that many clients are in as well is allowed, since a network may be closed by other
+/// means, but told of.
+fn read_trusted(faults: &mut Faults, place: Place<'_>) -> Read<IpNet> {
+    /// Of the IPv6 addresses, those that are private (RFC 4193) are this one range, and wide.
+    const UNIQUE_LOCAL: IpNet = IpNet::V6(Ipv6Net::new_assert(
+        Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0),
+        7,
+    ));
+    const NARROWEST: u8 = 8;
+    let range = read_range(faults, place)?;
+    if range.prefix_len() < NARROWEST && !UNIQUE_LOCAL.contains(&range) {
+        let problem = format!(
+            "{range} is a large part of all addresses: every client in it can name its own address, and so has as many \
+             buckets as it likes"
+        );
+        let help = "list your proxies' addresses alone".to_owned();
+        place.warn(faults, FaultKind::OutOfRange, problem, help);
+    }
+    Ok(range)
 }
 
 fn read_range(faults: &mut Faults, place: Place<'_>) -> Read<IpNet> {

@@ -9,3 +9,4 @@ mod golden;
 mod required;
 mod round_trip;
 mod schema;
+mod warnings;
