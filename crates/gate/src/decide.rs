@@ -126,37 +126,59 @@ fn decide_one<'s>(
         retry_after: None,
     });
     if !level.admitted {
-        refuse_one(decision, limit, meter, &level, cost);
+        uncharged(decision, limit, meter, &level, cost);
     }
 }
 
-/// What a decision on one limit is when that has no room.
+/// What a decision on one limit is when that was not charged.
 #[cold]
-fn refuse_one(
+fn uncharged(
     decision: &mut Decision<'_>,
     limit: &CompiledLimit,
     meter: &Meter,
     level: &Level,
     cost: u64,
 ) {
-    let retry_after = level.retry_after_ns(meter, cost);
-    let uncounted = level.cause == Cause::TableFull;
-    let verdict = match (limit.facts.mode, limit.facts.on_degraded) {
-        (Mode::Shadow, _) => Verdict::Admitted,
-        (Mode::Enforce, _) if level.cause == Cause::TooCostly => Verdict::Refused(Refusal::Never),
-        (Mode::Enforce, OnDegraded::FailOpen) if uncounted => Verdict::Admitted,
-        (Mode::Enforce, OnDegraded::FailClosed) if uncounted => {
-            Verdict::Refused(Refusal::Unavailable)
+    let Some(refusal) = lack(level, limit.facts.on_degraded) else {
+        for outcome in &mut decision.outcomes {
+            outcome.has_room = true;
         }
-        (Mode::Enforce, _) => Verdict::Refused(Refusal::OverLimit),
+        return;
     };
-    decision.verdict = verdict;
+    match limit.facts.mode {
+        Mode::Enforce => decision.verdict = Verdict::Refused(refusal),
+        Mode::Shadow => {}
+    }
+    let retry_after = level.retry_after_ns(meter, cost);
     for outcome in &mut decision.outcomes {
-        outcome.has_room =
-            uncounted && verdict == Verdict::Admitted && limit.facts.mode == Mode::Enforce;
-        if !outcome.has_room {
-            outcome.retry_after = retry_after.map(Duration::from_nanos);
+        outcome.retry_after = retry_after.map(Duration::from_nanos);
+    }
+}
+
+/// Why a metered limit that stands so would refuse. `None` if it admits: it had room, or could not count at all and
+/// says to let all through then.
+#[inline]
+fn lack(level: &Level, on_degraded: OnDegraded) -> Option<Refusal> {
+    if level.admitted {
+        return None;
+    }
+    match (level.cause, on_degraded) {
+        (Cause::TooCostly, _) => Some(Refusal::Never),
+        (Cause::TableFull, OnDegraded::FailOpen) => None,
+        (Cause::TableFull, OnDegraded::FailClosed) => Some(Refusal::Unavailable),
+        (Cause::TableFull, OnDegraded::FairShare) | (Cause::Room | Cause::Used, _) => {
+            Some(Refusal::OverLimit)
         }
+    }
+}
+
+/// Of several reasons to refuse the greatest is told: what no waiting mends, before what may pass.
+const fn weight(refusal: &Refusal) -> u8 {
+    match refusal {
+        Refusal::OverLimit => 0,
+        Refusal::Unavailable => 1,
+        Refusal::KeyAbsent => 2,
+        Refusal::Never => 3,
     }
 }
 
@@ -241,26 +263,16 @@ fn no_quota_has_room(bills: &[Bill<'_, '_>]) -> bool {
 /// Why the bills, as they were last looked at, refuse the request.
 fn refusal(bills: &[Bill<'_, '_>], key_absent: bool) -> Option<Refusal> {
     let quotas_refuse = no_quota_has_room(bills);
-    let refusing = bills.iter().filter(|bill| match bill.force() {
-        Force::Strict => !bill.has_room(),
-        Force::Quota => quotas_refuse,
-        Force::Shadow => false,
-    });
-    let (mut over_limit, mut uncounted) = (false, false);
-    for bill in refusing {
-        over_limit = true;
-        uncounted |= bill.fails(OnDegraded::FailClosed);
-        if bill.never_has_room() {
-            return Some(Refusal::Never);
-        }
-    }
-    if key_absent {
-        return Some(Refusal::KeyAbsent);
-    }
-    if uncounted {
-        return Some(Refusal::Unavailable);
-    }
-    over_limit.then_some(Refusal::OverLimit)
+    bills
+        .iter()
+        .filter(|bill| match bill.force() {
+            Force::Strict => true,
+            Force::Quota => quotas_refuse,
+            Force::Shadow => false,
+        })
+        .filter_map(Bill::lack)
+        .chain(key_absent.then_some(Refusal::KeyAbsent))
+        .max_by_key(weight)
 }
 
 impl<'s, 'r> Bill<'s, 'r> {
@@ -346,31 +358,19 @@ impl<'s, 'r> Bill<'s, 'r> {
     }
 
     fn has_room(&self) -> bool {
-        match (self.amount(), &self.level) {
+        self.lack().is_none()
+    }
+
+    /// Why it would refuse by itself, as it was last looked at; `None` if it admits.
+    fn lack(&self) -> Option<Refusal> {
+        match (self.charge.hits, self.amount(), &self.level) {
             // Giving back is never refused.
-            _ if matches!(self.charge.hits, Hits::GiveBack(_)) => true,
-            (Amount::Unlimited, _) => true,
-            (Amount::Deny, _) => false,
-            (Amount::Metered { .. }, Some(level)) => {
-                level.admitted || self.fails(OnDegraded::FailOpen)
+            (Hits::GiveBack(_), _, _) | (_, Amount::Unlimited, _) => None,
+            (Hits::Take(_), Amount::Deny, _) => Some(Refusal::Never),
+            (Hits::Take(_), Amount::Metered { .. }, Some(level)) => {
+                lack(level, self.limit.facts.on_degraded)
             }
-            (Amount::Metered { .. }, None) => false,
-        }
-    }
-
-    /// Whether it could not be counted at all and says to do this then.
-    fn fails(&self, how: OnDegraded) -> bool {
-        self.limit.facts.on_degraded == how
-            && self
-                .level
-                .is_some_and(|level| level.cause == Cause::TableFull)
-    }
-
-    fn never_has_room(&self) -> bool {
-        match (self.meter(), &self.level) {
-            (Some(_), Some(level)) => level.cause == Cause::TooCostly,
-            (Some(_), None) => false,
-            (None, _) => self.amount() == Amount::Deny,
+            (Hits::Take(_), Amount::Metered { .. }, None) => Some(Refusal::OverLimit),
         }
     }
 

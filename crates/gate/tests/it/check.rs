@@ -3,8 +3,8 @@
 use gate::request::Hits;
 use gate::{Refusal, Verdict};
 use policy::model::{
-    Algorithm, Amount, IdentitySource, KeyPart, KeySource, Mode, Normalizer, OnAbsent, OnDegraded,
-    Plan, PlanName, Policy, RuleLimits, RuleName, Subject, SubjectId,
+    Algorithm, Amount, IdentitySource, KeyPart, KeySource, LimitName, Mode, Normalizer, OnAbsent,
+    OnDegraded, Plan, PlanName, Policy, RuleLimits, RuleName, Subject, SubjectId,
 };
 
 use crate::fixture::*;
@@ -459,6 +459,54 @@ fn a_full_table_does_as_each_limit_says() {
         count(&open, Verdict::Admitted) as u64,
         admitted as u64 + no_room
     );
+}
+
+/// One limit is decided by a way of its own, which must not differ from that of several.
+#[test]
+fn a_limit_says_the_same_alone_and_beside_one_that_admits_all() {
+    let answers = |on_degraded, mode, beside: bool| {
+        let rules = (0..20).map(|n| {
+            let mut limit = fixed(3, 60_000);
+            limit.on_degraded = on_degraded;
+            let mut limits = vec![limit.clone()];
+            if beside {
+                limit.name = LimitName::new("all");
+                limit.amount = Amount::Unlimited;
+                limits.push(limit);
+            }
+            let path = format!("/{n}");
+            let by = header("x-key");
+            let mut rule = rule(&format!("r{n}"), &[path.as_str()], by, limits);
+            rule.mode = mode;
+            rule
+        });
+        let gate = gate_for(1, &policy(rules.collect()));
+        let mut answers = Vec::new();
+        for key in (0..20).map(|n| format!("key{n}")) {
+            for n in 0..20 {
+                for hits in [2, 2, 4] {
+                    let request = get(&format!("/{n}")).header("x-key", &key);
+                    let Answer { verdict, limits } =
+                        check(&gate, &request, Hits::Take(hits), START);
+                    answers.push((verdict, limits.into_iter().next()));
+                }
+            }
+        }
+        assert!(gate.table().stats(START).no_room > 0, "the table is full");
+        answers
+    };
+    for on_degraded in [
+        OnDegraded::FairShare,
+        OnDegraded::FailOpen,
+        OnDegraded::FailClosed,
+    ] {
+        for mode in [Mode::Enforce, Mode::Shadow] {
+            assert_eq!(
+                answers(on_degraded, mode, false),
+                answers(on_degraded, mode, true)
+            );
+        }
+    }
 }
 
 /// K11: nor get past a rule that skips those without a key.
