@@ -1,5 +1,6 @@
 //! An Envoy rate limit service that does nothing: tonic as it comes, every request OK. The floor of what any service
-//! on the same stack can reach. Prints nothing, listens where it is told, until it is killed.
+//! on the same stack can reach, with Leasehold's allocator and runtime. Prints nothing, listens where it is told, until
+//! it is killed.
 
 use std::net::SocketAddr;
 
@@ -10,6 +11,9 @@ use wire::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };
 use wire::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 struct Empty;
 

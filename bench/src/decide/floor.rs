@@ -1,21 +1,23 @@
 //! The floor: what any limiter must at least do. Read the clock, find the key's counter, subtract one from it.
 //!
 //! Nothing here limits anything. Each map is given its fastest form of read, keys that are hashed already, a fast
-//! hasher and its full size at the start.
+//! hasher and its full size at the start. Each reads the clock that Leasehold reads.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use foldhash::fast::FixedState;
+use gate::time::Now;
+use node::clock::Clock;
 
 use super::draws::{Draws, key_id};
 use super::subject::{Role, Subject};
 
-/// Reading the clock and nothing else: the part of every row that no table can better.
-pub struct ClockOnly;
+/// Reading the standard library's clock and nothing else.
+pub struct StdClock;
 
-impl Subject for ClockOnly {
+impl Subject for StdClock {
     fn name(&self) -> &'static str {
         "std clock read alone"
     }
@@ -32,25 +34,71 @@ impl Subject for ClockOnly {
     }
 }
 
-/// papaya: pinned for each decision, as a surface that serves one request at a time would.
-pub struct Papaya(papaya::HashMap<u128, AtomicU64, FixedState>);
+/// Reading Leasehold's clock and nothing else: the part of most rows that no table can better.
+pub struct NodeClock(Clock);
 
-impl Papaya {
-    /// Holds `keys` counters.
-    pub fn new(keys: u32) -> Self {
-        let map = papaya::HashMap::with_capacity_and_hasher(keys as usize, FixedState::default());
-        let pinned = map.pin();
-        for index in 0..keys {
-            pinned.insert(key_id(index), AtomicU64::new(u64::MAX));
-        }
-        drop(pinned);
-        Self(map)
+impl NodeClock {
+    /// Reads a clock of its own.
+    pub fn new() -> Self {
+        Self(Clock::system(Now::default()))
     }
 }
 
-impl Subject for Papaya {
+impl Subject for NodeClock {
     fn name(&self) -> &'static str {
-        "papaya look-up and subtraction"
+        "leasehold's clock read alone"
+    }
+
+    fn role(&self) -> Role {
+        Role::Shown
+    }
+
+    fn run(&self, _thread: usize, draws: &Draws, from: usize, to: usize) {
+        for id in &draws.ids[from..to] {
+            black_box(id);
+            black_box(self.0.now());
+        }
+    }
+}
+
+/// A map from a key's hash to its counter.
+pub trait Counters: Sync {
+    /// The row's name.
+    const NAME: &'static str;
+
+    /// An empty map with room for so many.
+    fn sized(keys: usize) -> Self;
+
+    /// Adds a counter.
+    fn insert(&self, id: u128, counter: AtomicU64);
+
+    /// Hands a key's counter to `subtract`, in the fastest way that the map has.
+    fn with(&self, id: u128, subtract: impl Fn(&AtomicU64) -> u64) -> Option<u64>;
+}
+
+/// One floor.
+pub struct Floor<M> {
+    counters: M,
+    clock: Clock,
+}
+
+impl<M: Counters> Floor<M> {
+    /// Holds `keys` counters.
+    pub fn new(keys: u32) -> Self {
+        let counters = M::sized(keys as usize);
+        for index in 0..keys {
+            counters.insert(key_id(index), AtomicU64::new(u64::MAX));
+        }
+        Self {
+            counters,
+            clock: Clock::system(Now::default()),
+        }
+    }
+}
+
+impl<M: Counters> Subject for Floor<M> {
+    fn name(&self) -> &'static str {
+        M::NAME
     }
 
     fn role(&self) -> Role {
@@ -59,122 +107,90 @@ impl Subject for Papaya {
 
     fn run(&self, _thread: usize, draws: &Draws, from: usize, to: usize) {
         for id in &draws.ids[from..to] {
-            black_box(Instant::now());
-            let pinned = self.0.pin();
+            black_box(self.clock.now());
             // Relaxed: the counter guards nothing; its own total is all that is read of it.
-            black_box(
-                pinned
-                    .get(id)
-                    .map(|left| left.fetch_sub(1, Ordering::Relaxed)),
-            );
+            let left = self
+                .counters
+                .with(*id, |left| left.fetch_sub(1, Ordering::Relaxed));
+            black_box(left);
         }
+    }
+}
+
+/// papaya: pinned for each decision, as a surface that serves one request at a time would.
+pub type Papaya = papaya::HashMap<u128, AtomicU64, FixedState>;
+
+impl Counters for Papaya {
+    const NAME: &'static str = "papaya look-up and subtraction";
+
+    fn sized(keys: usize) -> Self {
+        Self::with_capacity_and_hasher(keys, FixedState::default())
+    }
+
+    fn insert(&self, id: u128, counter: AtomicU64) {
+        self.pin().insert(id, counter);
+    }
+
+    fn with(&self, id: u128, subtract: impl Fn(&AtomicU64) -> u64) -> Option<u64> {
+        self.pin().get(&id).map(subtract)
     }
 }
 
 /// scc's lock-free index, by `peek_with`.
-pub struct SccIndex(scc::HashIndex<u128, AtomicU64, FixedState>);
+pub type SccIndex = scc::HashIndex<u128, AtomicU64, FixedState>;
 
-impl SccIndex {
-    /// Holds `keys` counters.
-    pub fn new(keys: u32) -> Self {
-        let map = scc::HashIndex::with_capacity_and_hasher(keys as usize, FixedState::default());
-        for index in 0..keys {
-            // Only a duplicate is refused, and ids do not repeat.
-            let _ = map.insert_sync(key_id(index), AtomicU64::new(u64::MAX));
-        }
-        Self(map)
-    }
-}
+impl Counters for SccIndex {
+    const NAME: &'static str = "scc index look-up and subtraction";
 
-impl Subject for SccIndex {
-    fn name(&self) -> &'static str {
-        "scc index look-up and subtraction"
+    fn sized(keys: usize) -> Self {
+        Self::with_capacity_and_hasher(keys, FixedState::default())
     }
 
-    fn role(&self) -> Role {
-        Role::Floor
+    fn insert(&self, id: u128, counter: AtomicU64) {
+        // Only a duplicate is refused, and ids do not repeat.
+        let _ = self.insert_sync(id, counter);
     }
 
-    fn run(&self, _thread: usize, draws: &Draws, from: usize, to: usize) {
-        for id in &draws.ids[from..to] {
-            black_box(Instant::now());
-            // Relaxed: as above.
-            black_box(
-                self.0
-                    .peek_with(id, |_, left| left.fetch_sub(1, Ordering::Relaxed)),
-            );
-        }
+    fn with(&self, id: u128, subtract: impl Fn(&AtomicU64) -> u64) -> Option<u64> {
+        self.peek_with(&id, |_, left| subtract(left))
     }
 }
 
 /// scc's map, by `read_sync` (a shared lock on the bucket).
-pub struct SccMap(scc::HashMap<u128, AtomicU64, FixedState>);
+pub type SccMap = scc::HashMap<u128, AtomicU64, FixedState>;
 
-impl SccMap {
-    /// Holds `keys` counters.
-    pub fn new(keys: u32) -> Self {
-        let map = scc::HashMap::with_capacity_and_hasher(keys as usize, FixedState::default());
-        for index in 0..keys {
-            // Only a duplicate is refused, and ids do not repeat.
-            let _ = map.insert_sync(key_id(index), AtomicU64::new(u64::MAX));
-        }
-        Self(map)
-    }
-}
+impl Counters for SccMap {
+    const NAME: &'static str = "scc map look-up and subtraction";
 
-impl Subject for SccMap {
-    fn name(&self) -> &'static str {
-        "scc map look-up and subtraction"
+    fn sized(keys: usize) -> Self {
+        Self::with_capacity_and_hasher(keys, FixedState::default())
     }
 
-    fn role(&self) -> Role {
-        Role::Floor
+    fn insert(&self, id: u128, counter: AtomicU64) {
+        // Only a duplicate is refused, and ids do not repeat.
+        let _ = self.insert_sync(id, counter);
     }
 
-    fn run(&self, _thread: usize, draws: &Draws, from: usize, to: usize) {
-        for id in &draws.ids[from..to] {
-            black_box(Instant::now());
-            // Relaxed: as above.
-            black_box(
-                self.0
-                    .read_sync(id, |_, left| left.fetch_sub(1, Ordering::Relaxed)),
-            );
-        }
+    fn with(&self, id: u128, subtract: impl Fn(&AtomicU64) -> u64) -> Option<u64> {
+        self.read_sync(&id, |_, left| subtract(left))
     }
 }
 
 /// dashmap, by `get` (a shared lock on the shard).
-pub struct Dash(dashmap::DashMap<u128, AtomicU64, FixedState>);
+pub type Dash = dashmap::DashMap<u128, AtomicU64, FixedState>;
 
-impl Dash {
-    /// Holds `keys` counters.
-    pub fn new(keys: u32) -> Self {
-        let map = dashmap::DashMap::with_capacity_and_hasher(keys as usize, FixedState::default());
-        for index in 0..keys {
-            map.insert(key_id(index), AtomicU64::new(u64::MAX));
-        }
-        Self(map)
-    }
-}
+impl Counters for Dash {
+    const NAME: &'static str = "dashmap look-up and subtraction";
 
-impl Subject for Dash {
-    fn name(&self) -> &'static str {
-        "dashmap look-up and subtraction"
+    fn sized(keys: usize) -> Self {
+        Self::with_capacity_and_hasher(keys, FixedState::default())
     }
 
-    fn role(&self) -> Role {
-        Role::Floor
+    fn insert(&self, id: u128, counter: AtomicU64) {
+        self.insert(id, counter);
     }
 
-    fn run(&self, _thread: usize, draws: &Draws, from: usize, to: usize) {
-        for id in &draws.ids[from..to] {
-            black_box(Instant::now());
-            // Relaxed: as above.
-            black_box(
-                self.0
-                    .get(id)
-                    .map(|left| left.fetch_sub(1, Ordering::Relaxed)),
-            );
-        }
+    fn with(&self, id: u128, subtract: impl Fn(&AtomicU64) -> u64) -> Option<u64> {
+        self.get(&id).map(|left| subtract(&left))
     }
 }

@@ -13,6 +13,7 @@ use crate::Failure;
 use crate::plan::Plan;
 use crate::row::{Goal, Row, median};
 use draws::{Draws, Spread};
+use floor::Floor;
 use subject::{Role, Subject};
 
 const SIZES: [u32; 3] = [1, 10_000, 1_000_000];
@@ -80,11 +81,12 @@ fn subjects(keys: u32) -> Vec<Box<dyn Subject>> {
         Box::new(ours::token_bucket(keys)),
         Box::new(ours::sliding_window(keys)),
         Box::new(ours::two_limits(keys)),
-        Box::new(floor::ClockOnly),
-        Box::new(floor::Papaya::new(keys)),
-        Box::new(floor::SccIndex::new(keys)),
-        Box::new(floor::SccMap::new(keys)),
-        Box::new(floor::Dash::new(keys)),
+        Box::new(floor::StdClock),
+        Box::new(floor::NodeClock::new()),
+        Box::new(Floor::<floor::Papaya>::new(keys)),
+        Box::new(Floor::<floor::SccIndex>::new(keys)),
+        Box::new(Floor::<floor::SccMap>::new(keys)),
+        Box::new(Floor::<floor::Dash>::new(keys)),
         Box::new(peers::governor_quanta(keys)),
         Box::new(peers::governor_std(keys)),
         Box::new(peers::Limitador::new(keys)),
