@@ -1,9 +1,11 @@
 //! The floor: what any limiter must at least do. Read the clock, find the key's counter, subtract one from it.
 //!
 //! Nothing here limits anything. Each map is given its fastest form of read, keys that are hashed already, a fast
-//! hasher and its full size at the start. Each reads the clock that Leasehold reads.
+//! hasher and its full size at the start. Each is shown with the standard library's clock, which waits for what the
+//! processor does, and with Leasehold's, which does not.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -62,9 +64,11 @@ impl Subject for NodeClock {
 }
 
 /// A map from a key's hash to its counter.
-pub trait Counters: Sync {
-    /// The row's name.
-    const NAME: &'static str;
+pub trait Counters: Send + Sync + Sized + 'static {
+    /// The row's name with the standard library's clock.
+    const WITH_STD: &'static str;
+    /// The row's name with Leasehold's clock.
+    const WITH_OURS: &'static str;
 
     /// An empty map with room for so many.
     fn sized(keys: usize) -> Self;
@@ -74,45 +78,54 @@ pub trait Counters: Sync {
 
     /// Hands a key's counter to `subtract`, in the fastest way that the map has.
     fn with(&self, id: u128, subtract: impl Fn(&AtomicU64) -> u64) -> Option<u64>;
+
+    /// One with `keys` counters, to be run with either clock.
+    fn floors(keys: u32) -> [Box<dyn Subject>; 2] {
+        let map = Self::sized(keys as usize);
+        for index in 0..keys {
+            map.insert(key_id(index), AtomicU64::new(u64::MAX));
+        }
+        let map = Arc::new(map);
+        let clock = Clock::system(Now::default());
+        let std = Floor {
+            name: Self::WITH_STD,
+            role: Role::Floor,
+            map: Arc::clone(&map),
+            now: Instant::now,
+        };
+        let ours = Floor {
+            name: Self::WITH_OURS,
+            role: Role::FloorOnOurClock,
+            map,
+            now: move || clock.now(),
+        };
+        [Box::new(std), Box::new(ours)]
+    }
 }
 
 /// One floor.
-pub struct Floor<M> {
-    counters: M,
-    clock: Clock,
+struct Floor<M, C> {
+    name: &'static str,
+    role: Role,
+    map: Arc<M>,
+    now: C,
 }
 
-impl<M: Counters> Floor<M> {
-    /// Holds `keys` counters.
-    pub fn new(keys: u32) -> Self {
-        let counters = M::sized(keys as usize);
-        for index in 0..keys {
-            counters.insert(key_id(index), AtomicU64::new(u64::MAX));
-        }
-        Self {
-            counters,
-            clock: Clock::system(Now::default()),
-        }
-    }
-}
-
-impl<M: Counters> Subject for Floor<M> {
+impl<M: Counters, T, C: Fn() -> T + Sync> Subject for Floor<M, C> {
     fn name(&self) -> &'static str {
-        M::NAME
+        self.name
     }
 
     fn role(&self) -> Role {
-        Role::Floor
+        self.role
     }
 
     fn run(&self, _thread: usize, draws: &Draws, from: usize, to: usize) {
         for id in &draws.ids[from..to] {
-            black_box(self.clock.now());
+            black_box((self.now)());
             // Relaxed: the counter guards nothing; its own total is all that is read of it.
-            let left = self
-                .counters
-                .with(*id, |left| left.fetch_sub(1, Ordering::Relaxed));
-            black_box(left);
+            let subtract = |left: &AtomicU64| left.fetch_sub(1, Ordering::Relaxed);
+            black_box(self.map.with(*id, subtract));
         }
     }
 }
@@ -121,7 +134,8 @@ impl<M: Counters> Subject for Floor<M> {
 pub type Papaya = papaya::HashMap<u128, AtomicU64, FixedState>;
 
 impl Counters for Papaya {
-    const NAME: &'static str = "papaya look-up and subtraction";
+    const WITH_STD: &'static str = "papaya look-up and subtraction, std clock";
+    const WITH_OURS: &'static str = "papaya look-up and subtraction, leasehold's clock";
 
     fn sized(keys: usize) -> Self {
         Self::with_capacity_and_hasher(keys, FixedState::default())
@@ -140,7 +154,8 @@ impl Counters for Papaya {
 pub type SccIndex = scc::HashIndex<u128, AtomicU64, FixedState>;
 
 impl Counters for SccIndex {
-    const NAME: &'static str = "scc index look-up and subtraction";
+    const WITH_STD: &'static str = "scc index look-up and subtraction, std clock";
+    const WITH_OURS: &'static str = "scc index look-up and subtraction, leasehold's clock";
 
     fn sized(keys: usize) -> Self {
         Self::with_capacity_and_hasher(keys, FixedState::default())
@@ -160,7 +175,8 @@ impl Counters for SccIndex {
 pub type SccMap = scc::HashMap<u128, AtomicU64, FixedState>;
 
 impl Counters for SccMap {
-    const NAME: &'static str = "scc map look-up and subtraction";
+    const WITH_STD: &'static str = "scc map look-up and subtraction, std clock";
+    const WITH_OURS: &'static str = "scc map look-up and subtraction, leasehold's clock";
 
     fn sized(keys: usize) -> Self {
         Self::with_capacity_and_hasher(keys, FixedState::default())
@@ -180,7 +196,8 @@ impl Counters for SccMap {
 pub type Dash = dashmap::DashMap<u128, AtomicU64, FixedState>;
 
 impl Counters for Dash {
-    const NAME: &'static str = "dashmap look-up and subtraction";
+    const WITH_STD: &'static str = "dashmap look-up and subtraction, std clock";
+    const WITH_OURS: &'static str = "dashmap look-up and subtraction, leasehold's clock";
 
     fn sized(keys: usize) -> Self {
         Self::with_capacity_and_hasher(keys, FixedState::default())

@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::plan::Plan;
 use crate::row::{Goal, Row, median};
 use draws::{Draws, Spread};
-use floor::Floor;
+use floor::Counters;
 use subject::{Role, Subject};
 
 const SIZES: [u32; 3] = [1, 10_000, 1_000_000];
@@ -83,15 +83,15 @@ fn subjects(keys: u32) -> Vec<Box<dyn Subject>> {
         Box::new(ours::two_limits(keys)),
         Box::new(floor::StdClock),
         Box::new(floor::NodeClock::new()),
-        Box::new(Floor::<floor::Papaya>::new(keys)),
-        Box::new(Floor::<floor::SccIndex>::new(keys)),
-        Box::new(Floor::<floor::SccMap>::new(keys)),
-        Box::new(Floor::<floor::Dash>::new(keys)),
         Box::new(peers::governor_quanta(keys)),
         Box::new(peers::governor_std(keys)),
         Box::new(peers::Limitador::new(keys)),
         Box::new(peers::PingoraLimits::new()),
     ];
+    subjects.extend(floor::Papaya::floors(keys));
+    subjects.extend(floor::SccIndex::floors(keys));
+    subjects.extend(floor::SccMap::floors(keys));
+    subjects.extend(floor::Dash::floors(keys));
     for matching in ours::Matching::all(keys) {
         subjects.push(Box::new(matching));
     }
@@ -125,25 +125,29 @@ fn group_rows(
             .min_by(|a, b| a.1.total_cmp(&b.1))
     };
     let floor = best(Role::Floor);
-    let peer = best(Role::Peer);
+    let bound = Goal::AtMost(if keys >= 1_000_000 { 1.0 } else { 1.3 });
+    // What our rows are raced against, and what the ratio is meant to be.
+    let rivals = [
+        ("floor", floor, bound),
+        ("floor on our clock", best(Role::FloorOnOurClock), bound),
+        ("fastest exact peer", best(Role::Peer), Goal::Below(1.0)),
+    ];
     let mut rows = Vec::new();
     for (subject, runs) in subjects.iter().zip(&runs) {
         let row = Row::new(format!("{group}/{}", subject.name()), "ns", runs.clone());
-        let row = match floor {
-            Some((name, ns)) => row.against(format!("floor: {name}"), ns),
-            None => row,
-        };
         match subject.role() {
-            Role::Floor | Role::Peer | Role::Shown => rows.push(row),
+            Role::Floor | Role::FloorOnOurClock | Role::Peer | Role::Shown => {
+                rows.push(match floor {
+                    Some((name, ns)) => row.against(format!("floor: {name}"), ns),
+                    None => row,
+                });
+            }
             Role::Ours => {
-                let bound = if keys >= 1_000_000 { 1.0 } else { 1.3 };
-                rows.push(row.goal(Goal::AtMost(bound)));
-                if let Some((name, ns)) = peer {
-                    let row = Row::new(format!("{group}/{}", subject.name()), "ns", runs.clone());
-                    rows.push(
-                        row.against(format!("fastest exact peer: {name}"), ns)
-                            .goal(Goal::Below(1.0)),
-                    );
+                for (what, rival, goal) in rivals {
+                    if let Some((name, ns)) = rival {
+                        let row = row.clone().against(format!("{what}: {name}"), ns);
+                        rows.push(row.goal(goal));
+                    }
                 }
             }
         }

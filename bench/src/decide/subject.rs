@@ -14,8 +14,10 @@ use super::draws::Draws;
 /// What a subject is to the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The least that any limiter must do.
+    /// The least that any limiter must do, with the clock that most read.
     Floor,
+    /// The same with the clock that Leasehold reads.
+    FloorOnOurClock,
     /// Another limiter that counts exactly.
     Peer,
     /// Neither: shown, not raced.

@@ -6,6 +6,7 @@
 mod algorithm;
 pub mod bucket;
 mod compile;
+pub mod counter;
 mod decide;
 pub mod decision;
 mod descriptors;
