@@ -59,6 +59,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             core.clock.clone(),
             core.redactor.clone(),
         )
+        .inspect(|()| loaded.warn())
     };
     let exit = runtime.block_on(node::serve::run(&loaded.config, log, |addresses| {
         // Who has not written a policy yet is told what to try, even through a pipe; the log has its own stream.

@@ -4,6 +4,7 @@
 //! for a refusal by a limit.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use gate::time::Now;
 use serde::Serialize;
@@ -55,6 +56,12 @@ pub enum Fault {
     /// The body broke off.
     #[error("body: broke off before its end; send it whole")]
     BodyBrokeOff,
+    /// The body did not come in time.
+    #[error("body: not whole after {} ms; send it at once, or leave it out", most.as_millis())]
+    BodyTooSlow {
+        /// How long it may take.
+        most: Duration,
+    },
     /// The method is not served.
     #[error("method: not served here; use GET, HEAD or POST")]
     MethodNotServed,
@@ -70,6 +77,7 @@ impl Fault {
             | Self::Repeated { .. }
             | Self::Disagreeing { .. }
             | Self::BodyBrokeOff => 400,
+            Self::BodyTooSlow { .. } => 408,
             Self::BodyTooLarge { .. } => 413,
             Self::MethodNotServed => 405,
         }
@@ -83,6 +91,7 @@ impl Fault {
             Self::Unusable { .. } => "FIELD_UNUSABLE",
             Self::Repeated { .. } => "FIELD_REPEATED",
             Self::Disagreeing { .. } => "FIELDS_DISAGREE",
+            Self::BodyTooSlow { .. } => "BODY_TOO_SLOW",
             Self::BodyTooLarge { .. } => "BODY_TOO_LARGE",
             Self::BodyBrokeOff => "BODY_BROKE_OFF",
             Self::MethodNotServed => "METHOD_NOT_SERVED",
@@ -97,6 +106,7 @@ impl Fault {
             | Self::Unusable { .. }
             | Self::Repeated { .. }
             | Self::Disagreeing { .. }
+            | Self::BodyTooSlow { .. }
             | Self::BodyBrokeOff => ErrorKind::BadRequest,
             Self::BodyTooLarge { .. } => ErrorKind::BodyTooLarge,
             Self::MethodNotServed => ErrorKind::NotServed,
@@ -110,7 +120,7 @@ impl Fault {
             Self::Missing { field, .. } => field,
             Self::Unusable { field, .. } | Self::Repeated { field } => field,
             Self::Disagreeing { first, .. } => first,
-            Self::BodyTooLarge { .. } | Self::BodyBrokeOff => "body",
+            Self::BodyTooLarge { .. } | Self::BodyTooSlow { .. } | Self::BodyBrokeOff => "body",
             Self::MethodNotServed => "method",
         }
     }
@@ -126,6 +136,7 @@ impl Fault {
                     kind: "about:blank",
                     title: match self.status() {
                         405 => "Method Not Allowed",
+                        408 => "Request Timeout",
                         413 => "Content Too Large",
                         _ => "Bad Request",
                     },

@@ -54,6 +54,8 @@ pub struct Check {
     pub access: AccessLog,
     /// The largest body that is read.
     pub most_body_bytes: usize,
+    /// How long a body may take to come.
+    pub body_timeout: Duration,
 }
 
 /// The route.
@@ -69,7 +71,13 @@ async fn handle(State(check): State<Arc<Check>>, request: http::Request<Body>) -
         .extensions
         .get::<ConnectInfo<SocketAddr>>()
         .map(|info| info.0.ip());
-    let body = read_body(body, check.most_body_bytes).await;
+    let read = read_body(body, check.most_body_bytes);
+    let body = match tokio::time::timeout(check.body_timeout, read).await {
+        Ok(read) => read,
+        Err(_) => Err(Fault::BodyTooSlow {
+            most: check.body_timeout,
+        }),
+    };
     check.answer(&head, peer, body.as_deref()).map(Body::from)
 }
 

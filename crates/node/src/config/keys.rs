@@ -103,6 +103,12 @@ pub const KEYS: &[Key] = &[
          request's head, and how long a connection may stay idle between requests."
     ),
     key!(
+        "http.body_timeout_ms",
+        http.body_timeout,
+        in within(100, HOUR_MS),
+        "How long a client may then take to send the request's body. A slower one is answered with 408."
+    ),
+    key!(
         "grpc.listen",
         grpc.listen,
         "Where the gRPC surface (Envoy's rate limit service, health, reflection) listens: an IP address and a port, \

@@ -34,6 +34,8 @@ pub struct Loaded {
     /// The settings.
     pub config: Config,
     origins: BTreeMap<&'static str, Origin>,
+    /// Variables that were not taken, and what was probably meant.
+    nearly_ours: Vec<(String, String)>,
 }
 
 impl Loaded {
@@ -53,6 +55,9 @@ impl Loaded {
             Some(Ok(of_file)) => assignments = of_file,
             Some(Err(fault)) => faults.push(fault),
         }
+        let environment: Vec<_> = environment.into_iter().collect();
+        let names = environment.iter().map(|(name, _)| name);
+        let nearly_ours = sources::nearly_ours(names, KEYS.iter().map(|key| key.name));
         let (of_environment, wrong) = sources::environment(environment);
         assignments.extend(of_environment);
         faults.extend(wrong);
@@ -62,7 +67,21 @@ impl Loaded {
                 Err(fault) => faults.push(fault),
             }
         }
-        Self::assemble(assignments, faults)
+        let mut loaded = Self::assemble(assignments, faults)?;
+        loaded.nearly_ours = nearly_ours;
+        Ok(loaded)
+    }
+
+    /// Logs what is set nowhere although someone probably meant to. Values are not told: one may be a secret.
+    pub fn warn(&self) {
+        for (variable, meant) in &self.nearly_ours {
+            tracing::warn!(
+                event = "variable_ignored",
+                variable,
+                meant,
+                "an environment variable sets nothing: the one meant has two underscores between its parts"
+            );
+        }
     }
 
     /// Reads a file's text alone.
@@ -80,6 +99,7 @@ impl Loaded {
         let mut loaded = Self {
             config: Config::default(),
             origins: BTreeMap::new(),
+            nearly_ours: Vec::new(),
         };
         for Assignment { key, value, origin } in assignments {
             if keys::is_section(&key) && value == Raw::Other("table") {

@@ -48,6 +48,8 @@ pub struct Http {
     pub max_headers: usize,
     /// How long a client may take to send a request's head.
     pub header_timeout: Duration,
+    /// How long it may take to send the body after it.
+    pub body_timeout: Duration,
     /// The most connections at once.
     pub max_connections: usize,
 }
@@ -60,6 +62,7 @@ impl Default for Http {
             max_header_bytes: 65_536,
             max_headers: 200,
             header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(10),
             max_connections: 10_000,
         }
     }

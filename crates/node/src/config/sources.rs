@@ -123,6 +123,30 @@ pub fn environment(
     (assignments, faults)
 }
 
+/// Variables that look like ours but for their underscores, each with the one that was probably meant. They are not
+/// taken, since Kubernetes makes such variables of its own; see [`PREFIX`].
+pub fn nearly_ours<'a>(
+    names: impl IntoIterator<Item = &'a OsString>,
+    keys: impl Iterator<Item = &'static str> + Clone,
+) -> Vec<(String, String)> {
+    let single = |name: &str| name.replace("__", "_");
+    let mut found: Vec<_> = names
+        .into_iter()
+        .filter_map(|name| name.to_str())
+        .filter(|name| name.starts_with("LEASEHOLD_") && !name.starts_with(PREFIX))
+        .filter_map(|name| {
+            let looks = single(name);
+            let meant = keys
+                .clone()
+                .map(variable)
+                .find(|meant| single(meant) == looks)?;
+            Some((name.to_owned(), meant))
+        })
+        .collect();
+    found.sort();
+    found
+}
+
 /// The variable that sets a key.
 #[must_use]
 pub fn variable(key: &str) -> String {

@@ -13,6 +13,38 @@ fn refusal(text: &str) -> String {
     read(text).unwrap_err().to_string()
 }
 
+/// Kubernetes makes `LEASEHOLD_PORT` and the like of a service named so: no setting, and no reason to speak.
+#[test]
+fn variables_with_too_few_underscores_are_told_of() {
+    let pairs = environment(&[
+        ("LEASEHOLD_HTTP_LISTEN", "x"),
+        ("LEASEHOLD_TABLE__LIVE_BUCKETS", "x"),
+        ("LEASEHOLD_SECRET", "x"),
+        ("LEASEHOLD_PORT", "tcp://10.0.0.1:8080"),
+        ("LEASEHOLD_SERVICE_HOST", "10.0.0.1"),
+        ("LEASEHOLD__LOG__LEVEL", "warn"),
+        ("OTHER_HTTP_LISTEN", "x"),
+    ]);
+    let loaded = Loaded::read(None, pairs, &[]).unwrap();
+    assert_eq!(loaded.config.http, Config::default().http);
+    let told: Vec<_> = loaded
+        .nearly_ours
+        .iter()
+        .map(|(variable, meant)| (variable.as_str(), meant.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("LEASEHOLD_HTTP_LISTEN", "LEASEHOLD__HTTP__LISTEN"),
+            ("LEASEHOLD_SECRET", "LEASEHOLD__SECRET"),
+            (
+                "LEASEHOLD_TABLE__LIVE_BUCKETS",
+                "LEASEHOLD__TABLE__LIVE_BUCKETS"
+            ),
+        ]
+    );
+}
+
 fn environment(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
     pairs
         .iter()

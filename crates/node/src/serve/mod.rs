@@ -139,6 +139,7 @@ impl Node {
                 options: options.clone(),
                 access: access(),
                 most_body_bytes: config.http.max_body_bytes,
+                body_timeout: config.http.body_timeout,
             };
             let router = check::routes(Arc::new(check)).merge(health.clone().routes());
             open_http(listener, router);

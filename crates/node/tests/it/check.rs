@@ -92,6 +92,7 @@ impl Bench {
             options,
             access: AccessLog::new(&settings, Redactor::new(b"x"), Arc::clone(&telemetry)),
             most_body_bytes: MOST_BODY_BYTES,
+            body_timeout: Duration::from_secs(10),
         });
         Self {
             check,

@@ -7,6 +7,7 @@ use leasehold_node::drain::Phase;
 use leasehold_node::serve::{Addresses, Exit, Node, welcome};
 use prost::Message as _;
 use rustix::process::{Signal, getpid, kill_process};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt as _;
 use tonic::Code;
@@ -54,6 +55,28 @@ async fn a_started_node_is_ready_on_every_surface() {
     assert_eq!(ask_http(fixture.http(), &asked).await.unwrap().0, 200);
     assert_eq!(get(fixture.admin(), "/v1/check").await.unwrap().0, 404);
     assert_eq!(fixture.node.stop().await, 0);
+}
+
+/// A body that never comes holds nothing for long, and charges nothing.
+#[tokio::test]
+async fn a_body_that_does_not_come_is_answered_with_408() {
+    let fixture = Fixture::start(&["http.body_timeout_ms=100"]).await;
+    let mut stream = TcpStream::connect(fixture.http()).await.unwrap();
+    let head = "POST /v1/check HTTP/1.1\r\nHost: test\r\nContent-Length: 9\r\n\
+                Content-Type: application/json\r\n\r\n{\"p";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    soon(
+        "the answer, and the connection's end",
+        stream.read_to_string(&mut answer),
+    )
+    .await
+    .unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("BODY_TOO_SLOW"), "{answer}");
+    // One that comes is not cut off.
+    let asked = [("X-Original-Method", "GET"), ("X-Original-URI", "/")];
+    assert_eq!(ask_http(fixture.http(), &asked).await.unwrap().0, 200);
 }
 
 #[tokio::test]
@@ -294,8 +317,6 @@ async fn reflection_lists_the_services_unless_it_is_off() {
 
 #[tokio::test]
 async fn a_client_that_dawdles_over_a_head_is_let_go() {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
     let fixture = Fixture::start(&["http.header_timeout_ms=100"]).await;
     for start in [&b""[..], b"G", b"GET /live HT", b"PRI *"] {
         let mut stream = TcpStream::connect(fixture.http()).await.unwrap();
@@ -308,8 +329,6 @@ async fn a_client_that_dawdles_over_a_head_is_let_go() {
 
 #[tokio::test]
 async fn heads_over_the_bounds_are_refused() {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
     let fixture = Fixture::start(&["http.max_header_bytes=8192", "http.max_headers=16"]).await;
     let long = format!("x: {}\r\n", "a".repeat(20_000));
     let many: String = (0..30).map(|n| format!("x{n}: y\r\n")).collect();
