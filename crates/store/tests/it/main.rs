@@ -1,0 +1,8 @@
+//! Tests of the stores against the real things.
+
+// All of this is tests, though much of it is not in functions marked so.
+#![allow(clippy::unwrap_used)]
+
+mod conformance;
+mod file;
+mod sqlite;
