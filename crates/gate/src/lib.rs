@@ -14,6 +14,7 @@ pub mod explain;
 mod gate;
 pub mod hash;
 mod key;
+pub mod leased;
 mod matcher;
 pub mod meter;
 mod pattern;

@@ -4,9 +4,11 @@
 //! and that the meaning of stored counts depends on: two meters of one limit identity (rule, window, algorithm) read
 //! each other's counts, whatever their units and bursts.
 
+use lease::terms::{Shape, Terms};
 use policy::model::Algorithm;
 use policy::rate::{self, Rate, Window};
 
+use crate::algorithm::LAST_NS;
 use crate::bucket::BucketId;
 
 /// How a meter counts.
@@ -100,6 +102,27 @@ impl Meter {
                     ..blank
                 }
             }
+        }
+    }
+
+    /// The meter of a limit whose credit is leased: it holds credit in windows as long as one bucket of the protocol,
+    /// the limit's own window or a slot of it. What is out of range is counted more strictly, never less.
+    #[must_use]
+    pub fn leased(terms: &Terms) -> Self {
+        let window_ns = terms.slot_ns().clamp(1, LAST_NS);
+        let last = LAST_NS.div_ceil(window_ns) + 1;
+        let index_bits = (u64::BITS - last.leading_zeros()).max(2);
+        Self {
+            kind: Kind::Fixed,
+            count_bits: (u64::BITS - index_bits) as u8,
+            tick_shift: 0,
+            most: match terms.shape {
+                Shape::FixedWindow | Shape::SlidingWindow => terms.units,
+                Shape::TokenBucket { burst } => burst,
+            },
+            window_ns,
+            interval: 1,
+            full: 0,
         }
     }
 

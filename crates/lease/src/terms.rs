@@ -52,3 +52,21 @@ pub struct Terms {
     /// The policy's number: of two reports the terms with the larger one hold; of two with the same, the fewer units.
     pub revision: u64,
 }
+
+impl Terms {
+    /// Slots of a sliding window.
+    pub const SLIDING_SLOTS: u64 = 10;
+    /// A token bucket's slot in nanoseconds: 100 ms.
+    pub const TOKEN_BUCKET_SLOT_NS: u64 = 100_000_000;
+
+    /// How long one bucket of the protocol is, in nanoseconds: the window, or the slots that it is cut into. Buckets
+    /// are numbered by this length.
+    #[must_use]
+    pub const fn slot_ns(&self) -> u64 {
+        match self.shape {
+            Shape::FixedWindow => self.window_ns,
+            Shape::SlidingWindow => self.window_ns / Self::SLIDING_SLOTS,
+            Shape::TokenBucket { .. } => Self::TOKEN_BUCKET_SLOT_NS,
+        }
+    }
+}

@@ -25,6 +25,7 @@
 //! searches that window, or the other claimer, who looked again later still, saw this claim in the first.
 
 use super::Table;
+use super::held::Held;
 use super::level::Level;
 use super::probe::{Key, WIDTH, WINDOWS};
 use super::slot::{NEVER, Sight, Slot, WITHDRAWN};
@@ -43,6 +44,20 @@ pub(super) enum Found<'t> {
     Claim(&'t Slot, Word),
     /// Nothing, and the earliest place that the bucket could have.
     Absent(Option<Vacancy<'t>>),
+}
+
+/// What a bucket begins with when it gets a slot.
+#[derive(Clone, Copy)]
+pub(super) enum Opening<'m> {
+    /// What it may have used in a shared cell of the limit `group`.
+    Counted {
+        /// The same for all buckets of a limit.
+        group: u64,
+        /// How it counts.
+        meter: &'m Meter,
+    },
+    /// No credit.
+    Leased(&'m Meter),
 }
 
 /// A place that is free.
@@ -92,14 +107,7 @@ impl Table {
 
     /// Publishes a claim to a free place and carries it through as far as it goes. Whether it came to be the bucket's
     /// slot shows the next search.
-    pub(super) fn claim(
-        &self,
-        key: &Key,
-        group: u64,
-        meter: &Meter,
-        vacancy: Vacancy<'_>,
-        now: u64,
-    ) {
+    pub(super) fn claim(&self, key: &Key, opening: Opening<'_>, vacancy: Vacancy<'_>, now: u64) {
         let Vacancy {
             slot,
             window,
@@ -127,15 +135,14 @@ impl Table {
         if first.tag != NEVER && first.tag != WITHDRAWN {
             bump(&header.reclaimed.0);
         }
-        self.settle(key, group, meter, slot, claim, now);
+        self.settle(key, opening, slot, claim, now);
     }
 
     /// Confirms or withdraws a claim, one's own or another's.
     pub(super) fn settle(
         &self,
         key: &Key,
-        group: u64,
-        meter: &Meter,
+        opening: Opening<'_>,
         slot: &Slot,
         claim: Word,
         now: u64,
@@ -171,7 +178,14 @@ impl Table {
                 }
             }
         }
-        let state = self.first_state(key, group, meter, slot, now);
+        let state = match opening {
+            Opening::Counted { group, meter } => self.first_state(key, group, meter, slot, now),
+            Opening::Leased(meter) => {
+                Held::first(key, meter, self.later(now))
+                    .word(meter, key)
+                    .state
+            }
+        };
         let confirmed = Word {
             tag: key.own,
             state,

@@ -30,6 +30,9 @@ pub(crate) struct Header {
     pub reclaimed: Alone,
     /// States found that no charge can have written.
     pub damaged: Alone,
+    /// How often all leased credit was dropped: goes into the tags of buckets that hold such credit. Written when a
+    /// node begins, read by every spend.
+    pub forgotten: Alone,
 }
 
 #[cfg(not(loom))]
@@ -48,6 +51,7 @@ impl Header {
             no_room: alone(),
             reclaimed: alone(),
             damaged: alone(),
+            forgotten: alone(),
         }
     }
 }

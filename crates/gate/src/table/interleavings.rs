@@ -17,11 +17,11 @@ use crate::bucket::BucketId;
 use crate::meter::Meter;
 use crate::time::Now;
 
-const GROUP: u64 = 99;
-const WINDOW_NS: u64 = 1_000_000_000;
+pub(super) const GROUP: u64 = 99;
+pub(super) const WINDOW_NS: u64 = 1_000_000_000;
 
 /// A time in the middle of window `n` of the buckets below, whose phase is 0.
-fn window(n: u64) -> Now {
+pub(super) fn window(n: u64) -> Now {
     Now::from_nanos(1000 * WINDOW_NS + n * WINDOW_NS + WINDOW_NS / 2)
 }
 
@@ -30,11 +30,11 @@ fn meter(units: u64, algorithm: Algorithm) -> Meter {
     Meter::new(Rate { units, window }, algorithm)
 }
 
-fn fixed(units: u64) -> Meter {
+pub(super) fn fixed(units: u64) -> Meter {
     meter(units, Algorithm::FixedWindow)
 }
 
-fn sliding(units: u64) -> Meter {
+pub(super) fn sliding(units: u64) -> Meter {
     meter(units, Algorithm::SlidingWindow)
 }
 
@@ -43,29 +43,29 @@ fn bucket(units: u64) -> Meter {
 }
 
 /// Bucket `n`, whose home is the first slot of a table of few and whose windows begin at phase 0.
-fn id(n: u64) -> BucketId {
+pub(super) fn id(n: u64) -> BucketId {
     BucketId(u128::from(n + 1) << 65)
 }
 
 /// A table of `slots` slots and two cells.
-fn table(slots: u64) -> Table {
+pub(super) fn table(slots: u64) -> Table {
     let region = super::region::Region::anonymous(slots + 2).expect("loom's memory");
     Table::over(region, slots, 2)
 }
 
-fn take(table: &Table, n: u64, meter: &Meter, now: Now) -> Level {
+pub(super) fn take(table: &Table, n: u64, meter: &Meter, now: Now) -> Level {
     table.take(id(n), GROUP, meter, 1, now)
 }
 
 /// How many confirmed slots a bucket has; claims must be gone once all is quiet and it was looked for.
-fn slots_of(table: &Table, n: u64) -> usize {
+pub(super) fn slots_of(table: &Table, n: u64) -> usize {
     let key = Key::new(id(n), table.own);
     (0..table.own.len)
         .filter(|i| table.region.slot(*i).words[0].load().tag == key.own)
         .count()
 }
 
-fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+pub(super) fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
@@ -73,7 +73,7 @@ fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Runs one closure a thread, the last on the calling one, and gives what they return.
-fn together<T: 'static>(
+pub(super) fn together<T: 'static>(
     table: &Arc<Table>,
     mut works: Vec<Box<dyn FnOnce(&Table) -> T + Send>>,
 ) -> Vec<T> {
@@ -94,7 +94,7 @@ fn together<T: 'static>(
     results
 }
 
-fn works<T, const N: usize>(
+pub(super) fn works<T, const N: usize>(
     works: [Box<dyn FnOnce(&Table) -> T + Send>; N],
 ) -> Vec<Box<dyn FnOnce(&Table) -> T + Send>> {
     works.into()

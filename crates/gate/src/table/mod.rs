@@ -10,6 +10,7 @@
 //! | `probe` | where a bucket may lie |
 //! | `claim` | finding a slot, claiming one |
 //! | `charge`, `refund` | one atomic step on a slot |
+//! | `leased`, `held` | credit of the fleet: installed, spent, taken back |
 //! | `overflow` | shared cells for keys that find no slot |
 //! | `region`, `open` | the memory and the file |
 //! | `sync`, `wide` | the atomics, real and modelled |
@@ -25,8 +26,12 @@ mod charge;
 mod claim;
 mod error;
 mod header;
+mod held;
 #[cfg(all(test, loom))]
 mod interleavings;
+mod leased;
+#[cfg(all(test, loom))]
+mod leased_interleavings;
 mod level;
 #[cfg(not(loom))]
 mod open;
@@ -52,13 +57,14 @@ use crate::meter::{Kind, Meter, phase};
 use crate::time::Now;
 
 pub use error::{Discard, TableError};
+pub use leased::Leased;
 pub use level::{Cause, Level, NEVER_NS, Place};
 #[cfg(not(loom))]
 pub use open::{Continued, MapOptions, OnDamage, set_aside};
 pub use stats::TableStats;
 
 use charge::Ask;
-use claim::Found;
+use claim::{Found, Opening};
 use probe::{Key, Span};
 use refund::Refund;
 use region::Region;
@@ -231,6 +237,7 @@ impl Table {
     /// Charges a bucket in its slot, claiming one if it has none. `None` if there is no place for it.
     fn take_own(&self, key: &Key, group: u64, meter: &Meter, cost: u64, now: u64) -> Option<Level> {
         let mut now = now;
+        let opening = Opening::Counted { group, meter };
         loop {
             match self.find(key, now) {
                 Found::Own(slot, word) => {
@@ -239,9 +246,9 @@ impl Table {
                         return level;
                     }
                 }
-                Found::Claim(slot, claim) => self.settle(key, group, meter, slot, claim, now),
+                Found::Claim(slot, claim) => self.settle(key, opening, slot, claim, now),
                 Found::Absent(None) => return None,
-                Found::Absent(Some(vacancy)) => self.claim(key, group, meter, vacancy, now),
+                Found::Absent(Some(vacancy)) => self.claim(key, opening, vacancy, now),
             }
             now = self.later(now);
         }

@@ -53,6 +53,22 @@ impl Key {
         }
     }
 
+    /// A bucket that holds leased credit. Its tag is another for every number in `forgotten`, and never the one that
+    /// the same id has as a bucket that counts: credit cannot be read as a count, nor outlive its holder's books.
+    #[inline]
+    pub fn leased(id: BucketId, span: Span, forgotten: u64) -> Self {
+        let mixed = forgotten
+            .wrapping_add(1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let own = own_tag(id.high() ^ mixed);
+        Self {
+            id,
+            own,
+            claim: claim_tag(own),
+            span,
+        }
+    }
+
     /// The slot that the first window begins with.
     #[inline]
     pub fn home(&self) -> usize {

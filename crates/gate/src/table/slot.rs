@@ -2,10 +2,10 @@
 //!
 //! | bytes | word |
 //! |---|---|
-//! | 0..16 | `words[0]`: `{state, tag}`; even windows of a sliding limit, everything of the others. Its tag owns the slot |
-//! | 16..32 | `words[1]`: `{state, tag}`; odd windows of a sliding limit; means nothing under a tag other than the owner's |
+//! | 0..16 | `words[0]`: `{state, tag}`; even windows of a sliding limit or of leased credit, everything of the others. Its tag owns the slot |
+//! | 16..32 | `words[1]`: `{state, tag}`; odd windows of a sliding limit or of leased credit; means nothing under a tag other than the owner's |
 //! | 32..40 | `live_until`: the slot may be given to another bucket only at a later time; never falls |
-//! | 40..56 | `credit`: leased credit of the current and the next window, for the fleet. Unused: always 0 |
+//! | 40..56 | `credit`: what was wanted of a bucket with leased credit, in even and in odd windows: see `leased` |
 //! | 56..64 | `reach`: how many further probe windows hold buckets whose home is this slot; never falls |
 //!
 //! A tag is 0 (never used: ends every search), a bucket's 63 bits, or those with the top bit set while the bucket

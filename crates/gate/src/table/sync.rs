@@ -91,6 +91,11 @@ pub(crate) fn read(cell: &AtomicU64) -> u64 {
     cell.load(SeqCst)
 }
 
+/// Puts `new` into a cell if it still holds `old`; tells whether it did.
+pub(crate) fn replace(cell: &AtomicU64, old: u64, new: u64) -> bool {
+    cell.compare_exchange(old, new, SeqCst, SeqCst).is_ok()
+}
+
 /// Adds one and tells the value before.
 pub(crate) fn bump(cell: &AtomicU64) -> u64 {
     cell.fetch_add(1, SeqCst)
@@ -167,6 +172,23 @@ mod modelled {
         pub fn fetch_max(&self, to: u64, _: Ordering) -> u64 {
             self.0
                 .access(|value| std::mem::replace(value, to.max(*value)))
+        }
+
+        pub fn compare_exchange(
+            &self,
+            old: u64,
+            new: u64,
+            _: Ordering,
+            _: Ordering,
+        ) -> Result<u64, u64> {
+            self.0.access(|value| {
+                if *value == old {
+                    *value = new;
+                    Ok(old)
+                } else {
+                    Err(*value)
+                }
+            })
         }
 
         pub fn fetch_add(&self, by: u64, _: Ordering) -> u64 {
