@@ -182,7 +182,8 @@ impl Table {
     }
 
     /// What lies there for a window, also for one that is over, until another is installed in its place. `None` if
-    /// nothing was installed for it, or if the bucket lost its slot since.
+    /// the bucket has no slot or lost the one that it had; nothing available, or `None`, if nothing was installed for
+    /// the window.
     #[must_use]
     pub fn leased(&self, id: BucketId, meter: &Meter, window: u64) -> Option<Leased> {
         let key = self.leased_key(id);

@@ -2,8 +2,15 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::num::NonZeroU64;
 
+use gate::bucket::BucketId;
+use gate::leased::subject;
+use gate::meter::Meter;
 use gate::request::{Hits, Part};
+use gate::table::Table;
+use lease::terms::{Mode, OnDegraded, Shape, Terms};
+use lease::time::Wall;
 use policy::model::KeySource;
 
 use crate::fixture::*;
@@ -90,4 +97,42 @@ fn a_check_allocates_nothing() {
         assert_eq!((admitted, refused), (5, 5));
         assert_eq!(counted, 0);
     });
+}
+
+/// Leased credit: spent, refused, undone, of a bucket with a slot and of one without.
+#[test]
+fn a_spend_allocates_nothing() {
+    let table = Table::anonymous(NonZeroU64::new(100).unwrap()).unwrap();
+    let terms = Terms {
+        units: 10,
+        window_ns: SECOND_NS,
+        shape: Shape::FixedWindow,
+        durable: false,
+        on_degraded: OnDegraded::FairShare,
+        mode: Mode::Lease,
+        revision: 1,
+    };
+    let meter = Meter::leased(&terms);
+    let (held, unknown) = (BucketId(5 << 64), BucketId(6 << 64));
+    let window = subject(held)
+        .bucket_at(SECOND_NS, Wall(START.nanos()))
+        .window;
+    let mut answers = (0, 0);
+    let counted = allocations(|| {
+        assert!(table.install(held, &meter, window.0, 5, START));
+        for id in [held, unknown] {
+            for _ in 0..10 {
+                let level = table.spend(id, &meter, 1, START);
+                match level.admitted {
+                    true => answers.0 += 1,
+                    false => answers.1 += 1,
+                }
+            }
+        }
+        let level = table.look_leased(held, &meter, 0, START);
+        assert!(level.admitted);
+        assert_eq!(table.take_back(held, &meter, window.0, 0), 0);
+    });
+    assert_eq!(answers, (5, 15));
+    assert_eq!(counted, 0);
 }

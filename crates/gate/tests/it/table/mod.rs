@@ -2,6 +2,7 @@
 
 mod cases;
 mod fixture;
+mod leased;
 mod mapped;
 mod models;
 mod processes;

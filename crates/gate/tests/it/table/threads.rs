@@ -11,7 +11,7 @@ use leasehold_gate::time::Now;
 use super::fixture::*;
 
 /// Runs `work` on so many threads that start together, and collects what they return.
-fn together<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub fn together<T: Send>(threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let barrier = Barrier::new(threads);
     std::thread::scope(|scope| {
         let start = |n| {
