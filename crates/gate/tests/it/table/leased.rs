@@ -356,7 +356,7 @@ proptest! {
 #[test]
 fn every_unit_is_accounted_for_across_windows() {
     const KEYS: u64 = 5;
-    const WINDOWS: u64 = 40;
+    const WINDOWS: u64 = 16;
     let table = table(100);
     let meter = meter();
     let time = AtomicU64::new(START);
@@ -391,14 +391,14 @@ fn every_unit_is_accounted_for_across_windows() {
             }
             return book;
         }
-        for turn in 0..WINDOWS * 50 {
+        for _ in 0..WINDOWS * 25 {
             let now = time.load(Ordering::SeqCst);
             let at = Now::from_nanos(now);
             for key in 0..KEYS {
                 let current = window_at(id(key), now);
-                // Two of the table's time steps after its end nothing comes back to a window: what is left is taken
+                // A tick and a time step of the table after its end nothing comes back to a window: what is left is taken
                 // for good, before the window after next is put in its place.
-                let drained = now > end_of(id(key), current - 1) + 4 * MS;
+                let drained = now > end_of(id(key), current - 1) + 10 * MS;
                 if drained {
                     let rest = table.take_back(id(key), &meter, current - 1, 0);
                     *book.entry((key, current - 1)).or_default() -= rest as i64;
@@ -410,10 +410,11 @@ fn every_unit_is_accounted_for_across_windows() {
                 let taken = table.take_back(id(key), &meter, current, draw() % 30);
                 *book.entry((key, current)).or_default() -= taken as i64;
             }
-            while tries.load(Ordering::SeqCst) < turn * 10 {
+            let before = tries.load(Ordering::SeqCst);
+            while tries.load(Ordering::SeqCst) < before + 10 {
                 std::thread::yield_now();
             }
-            time.fetch_add(WINDOW_NS / 50, Ordering::SeqCst);
+            time.fetch_add(WINDOW_NS / 25, Ordering::SeqCst);
         }
         // Past the last window that has anything.
         time.fetch_add(3 * WINDOW_NS, Ordering::SeqCst);
@@ -438,7 +439,7 @@ fn every_unit_is_accounted_for_across_windows() {
             admitted += if thread > 0 { -units } else { 0 };
         }
     }
-    assert!(admitted > 1000, "{admitted}");
+    assert!(admitted > 300, "{admitted}");
     assert!(sums.len() as u64 >= KEYS * WINDOWS);
     let wrong: Vec<_> = sums.iter().filter(|(_, sum)| **sum != 0).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
