@@ -5,4 +5,7 @@
 
 mod conformance;
 mod file;
+mod nats;
+mod relay;
+mod server;
 mod sqlite;
