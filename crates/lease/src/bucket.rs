@@ -1,5 +1,7 @@
 //! What is counted: a (key, limit, window), and when it starts. Every node computes these alike, from numbers only.
 
+use std::ops::RangeInclusive;
+
 use crate::time::Wall;
 
 /// The keyed 128-bit hash of (key, limit): the decision table's bucket id.
@@ -26,6 +28,15 @@ impl Subject {
     pub const fn phase_ns(self, window_ns: u64) -> u64 {
         let low = (self.0 as u64).rotate_left(32);
         ((low as u128 * window_ns as u128) >> 64) as u64
+    }
+
+    /// All of its buckets, as a range of an ordered map.
+    pub(crate) fn buckets(self) -> RangeInclusive<Bucket> {
+        let bucket = |window| Bucket {
+            subject: self,
+            window: WindowId(window),
+        };
+        bucket(0)..=bucket(u64::MAX)
     }
 
     /// The window that `at` lies in. Window 0 is the one that ends at the phase.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::mutant::Mutant;
+
 /// How far ahead a pledge reaches (S8). A constant of the schema: all nodes count with the same one.
 pub const PLEDGE_AHEAD: Duration = Duration::from_millis(100);
 
@@ -49,7 +51,7 @@ pub struct Config {
     pub busiest: usize,
     /// A safety rule switched off, to see that the checkers notice.
     #[cfg(feature = "mutants")]
-    pub mutant: Option<crate::mutant::Mutant>,
+    pub mutant: Option<Mutant>,
 }
 
 impl Default for Config {
@@ -87,6 +89,32 @@ pub struct ConfigError {
 }
 
 impl Config {
+    /// Whether this rule is switched off. Never, in the product.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn broken(&self, rule: Mutant) -> bool {
+        self.mutant == Some(rule)
+    }
+
+    /// Whether this rule is switched off. Never, in the product.
+    #[cfg(not(feature = "mutants"))]
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) const fn broken(&self, _rule: Mutant) -> bool {
+        false
+    }
+
+    /// Whether some rule is switched off, and so nothing may be asserted.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn any_broken(&self) -> bool {
+        self.mutant.is_some()
+    }
+
+    /// Whether some rule is switched off, and so nothing may be asserted.
+    #[cfg(not(feature = "mutants"))]
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    pub(crate) const fn any_broken(&self) -> bool {
+        false
+    }
+
     /// Checks every range.
     ///
     /// # Errors

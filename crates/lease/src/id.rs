@@ -1,5 +1,7 @@
 //! Who is who: nodes, their incarnations, views, ledgers. Newtypes only; nothing here decides.
 
+use crate::node::Identity;
+
 /// A node's stable name, as 64 bits: the first eight bytes of the BLAKE3 hash of the name in the configuration. The
 /// same after every restart; a node whose disk was lost takes a new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,3 +32,10 @@ pub struct Seq(pub u64);
 /// A holder's record of a bucket, by a node-wide counter: a bucket that was forgotten and comes back has a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
+
+impl LedgerId {
+    /// A ledger that begins with this incarnation. The nonce is random, so no two are the same.
+    pub(crate) const fn new(me: Identity) -> Self {
+        Self(me.epoch.nonce ^ me.epoch.count.rotate_left(32) ^ me.node.0.rotate_left(17))
+    }
+}

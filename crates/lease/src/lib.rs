@@ -16,6 +16,8 @@ pub mod config;
 pub mod credit;
 pub mod id;
 pub mod message;
+#[cfg(not(feature = "mutants"))]
+mod mutant;
 #[cfg(feature = "mutants")]
 pub mod mutant;
 pub mod node;
@@ -23,3 +25,13 @@ pub mod stats;
 pub mod terms;
 pub mod time;
 pub mod view;
+
+mod clock;
+mod exchange;
+mod fair;
+mod holder;
+mod owner;
+mod peers;
+mod pledge;
+mod stream;
+mod turn;

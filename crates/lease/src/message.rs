@@ -105,7 +105,7 @@ pub struct ReportRecord {
     pub self_granted: u64,
     /// Units handed to deputies, in all.
     pub given: Vec<Given>,
-    /// Units asked for by requests since the last report, a rate for (L) only.
+    /// Units that it expects requests to ask for in the rest of the window, admitted or not; for (L) only.
     pub demand: u64,
     /// Units that it could still spend.
     pub available: u64,

@@ -1,5 +1,5 @@
-//! Safety rules that can be switched off one at a time, so that the simulator proves that its checkers see each. Built
-//! only with the feature `mutants`, which the product never has.
+//! Safety rules that can be switched off one at a time, so that the simulator proves that its checkers see each. Only the
+//! feature `mutants`, which the product never has, can choose one.
 
 /// One rule broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +42,7 @@ pub enum Mutant {
     GiveAndKeep,
 }
 
+#[cfg(feature = "mutants")]
 impl Mutant {
     /// Every one.
     pub const ALL: [Self; 18] = [

@@ -9,14 +9,21 @@ use thiserror::Error;
 
 use crate::audit::{Contact, Fold, Held, Owned};
 use crate::bucket::{Bucket, Subject};
+use crate::clock::{Clock, Time};
 use crate::config::{Config, ConfigError};
 use crate::credit::Credit;
-use crate::id::{Epoch, NodeId, ViewId};
+use crate::exchange::Step;
+use crate::holder::Holder;
+use crate::id::{Epoch, LedgerId, NodeId, ViewId};
 use crate::message::Envelope;
+use crate::mutant::Mutant;
+use crate::owner::Owner;
+use crate::peers::Peers;
 use crate::stats::Stats;
 use crate::terms::Terms;
 use crate::time::{Instant, Now, Wall};
-use crate::view::{View, ViewError};
+use crate::turn::Turn;
+use crate::view::{View, ViewError, Views};
 
 /// What a node is told.
 #[derive(Clone, Debug)]
@@ -147,15 +154,22 @@ pub enum StartError {
 pub struct Node {
     config: Config,
     me: Identity,
-    view: View,
-    boot: Boot,
+    views: Views,
+    clock: Clock,
+    first: bool,
+    holder: Holder,
+    owner: Owner,
+    peers: Peers,
+    round: u64,
     next_round: Instant,
+    /// What this node says to itself, as holder to owner and back.
+    loopback: VecDeque<Envelope>,
     outputs: VecDeque<Output>,
     stats: Stats,
 }
 
 impl Node {
-    /// Starts one. `seed` is for spreading rounds and retries only: no safety rests on it.
+    /// Starts one. `seed` is for spreading rounds only: no safety rests on it.
     ///
     /// # Errors
     /// If a setting is out of its range, or the view is no list of members.
@@ -169,25 +183,81 @@ impl Node {
     ) -> Result<Self, StartError> {
         config.check()?;
         view.check()?;
-        let round_ns = config.round.as_nanos() as u64;
-        Ok(Self {
-            next_round: Instant(now.instant.0.saturating_add(seed % round_ns)),
-            config,
-            me,
-            view,
-            boot,
+        let clock = Clock::start(boot, now.wall, !config.broken(Mutant::NoFloor));
+        let views = Views::new(view);
+        let past = if boot.first { Wall(0) } else { clock.boot };
+        let mut node = Self {
+            holder: Holder::default(),
+            owner: Owner::new(LedgerId::new(me), past),
+            peers: Peers::default(),
+            round: seed % 1024,
+            next_round: now.instant,
+            loopback: VecDeque::new(),
             outputs: VecDeque::new(),
             stats: Stats::default(),
-        })
+            first: boot.first,
+            config,
+            me,
+            views,
+            clock,
+        };
+        for member in node.views.members() {
+            node.holder.owner(member, now.instant);
+            node.owner.holder(member);
+        }
+        node.holder
+            .new_owner_incarnation(me.node, me.epoch, now.instant);
+        node.owner.new_holder_incarnation(me.node, me.epoch);
+        if now.wall < node.clock.boot {
+            let (read, floor) = (now.wall, node.clock.boot);
+            node.outputs
+                .push_back(Output::Event(Event::BehindFloor { read, floor }));
+        }
+        node.save_floor(now);
+        // Rounds of different nodes are spread over the round's length.
+        let round_ns = node.config.round.as_nanos() as u64;
+        node.next_round = Instant(now.instant.0.saturating_add(seed % round_ns));
+        Ok(node)
     }
 
     /// Takes one input. Never fails: what cannot be used is counted and ignored.
     pub fn handle(&mut self, now: Now, input: Input, credit: &mut impl Credit) {
-        let _ = (&now, &input, credit, &self.me, &self.view, &self.boot);
-        if now.instant >= self.next_round {
-            self.next_round = now.instant + self.config.round;
-            self.stats.rounds += 1;
+        let (time, changed) = self.clock.read(now);
+        if changed {
+            let event = if time.behind {
+                let (read, floor) = (now.wall, time.sure);
+                Event::BehindFloor { read, floor }
+            } else {
+                Event::PastFloor
+            };
+            self.outputs.push_back(Output::Event(event));
         }
+        self.save_floor(now);
+        let mut step = self.step(time);
+        step.holder.deadlines(&mut step.turn, credit);
+        if time.instant >= self.next_round {
+            self.begin_round(time, credit);
+        }
+        match input {
+            Input::Timeout => {}
+            Input::Message { from, envelope } => self.receive(from, *envelope, now, time, credit),
+            Input::Need {
+                bucket,
+                terms,
+                cost,
+            } => {
+                let mut step = self.step(time);
+                step.holder
+                    .need(bucket, terms, cost, &mut step.turn, credit);
+            }
+            Input::Terms { subject, terms } => {
+                let mut step = self.step(time);
+                step.holder.retune(subject, terms, &mut step.turn, credit);
+                step.owner.retune(subject, terms, &mut step.turn);
+            }
+            Input::FloorSaved(floor) => self.clock.saved(floor),
+        }
+        self.settle(time, credit);
     }
 
     /// The next thing to do, in order; `None` until something more has happened.
@@ -198,7 +268,8 @@ impl Node {
     /// When to say [`Input::Timeout`] at the latest.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        Some(self.next_round)
+        let deadline = self.holder.next_deadline();
+        Some(deadline.map_or(self.next_round, |at| at.min(self.next_round)))
     }
 
     /// What it has done.
@@ -213,29 +284,106 @@ impl Node {
         self.me
     }
 
+    /// The clock floor that is known to be on disk.
+    #[must_use]
+    pub const fn floor(&self) -> Wall {
+        self.clock.floor()
+    }
+
     /// Every bucket in its ledger as owner, in order.
     pub fn owned(&self) -> impl Iterator<Item = Owned> + '_ {
-        std::iter::empty()
+        self.owner.audit()
     }
 
     /// Every bucket that it has a record of as holder, in order.
     pub fn held(&self) -> impl Iterator<Item = Held> + '_ {
-        std::iter::empty()
+        self.holder.audit()
     }
 
     /// As owner: how old its knowledge of each holder is.
-    pub fn folds(&self, _now: Instant) -> impl Iterator<Item = Fold> + '_ {
-        std::iter::empty()
+    pub fn folds(&self, now: Instant) -> impl Iterator<Item = Fold> + '_ {
+        self.owner.folds(now)
     }
 
     /// As holder: how it stands with each owner.
-    pub fn contacts(&self, _now: Instant) -> impl Iterator<Item = Contact> + '_ {
-        std::iter::empty()
+    pub fn contacts(&self, now: Instant) -> impl Iterator<Item = Contact> + '_ {
+        self.holder.contacts(now)
     }
 
-    /// As owner: the buckets with the most demand of late and that demand in units a second, busiest first.
+    /// As owner: the buckets with the most demand at `now`, and that demand in units a second, busiest first.
     #[must_use]
-    pub fn busiest(&self) -> Vec<(Bucket, u64)> {
-        Vec::new()
+    pub fn busiest(&self, now: Wall) -> Vec<(Bucket, u64)> {
+        self.owner.busiest(self.config.busiest, now)
+    }
+
+    fn step(&mut self, time: Time) -> Step<'_> {
+        Step {
+            holder: &mut self.holder,
+            owner: &mut self.owner,
+            peers: &mut self.peers,
+            loopback: &mut self.loopback,
+            turn: Turn {
+                config: &self.config,
+                me: self.me,
+                views: &self.views,
+                time,
+                boot: if self.first { Wall(0) } else { self.clock.boot },
+                stats: &mut self.stats,
+                outputs: &mut self.outputs,
+            },
+        }
+    }
+
+    fn save_floor(&mut self, now: Now) {
+        if let Some(floor) = self.clock.floor_to_save(now) {
+            self.outputs.push_back(Output::SaveFloor(floor));
+        }
+    }
+
+    /// One round: look, hand out, then one envelope for each that has something to hear.
+    fn begin_round(&mut self, time: Time, credit: &mut impl Credit) {
+        self.round += 1;
+        self.stats.rounds += 1;
+        self.next_round = self.next_round + self.config.round;
+        if self.next_round <= time.instant {
+            self.next_round = time.instant + self.config.round;
+        }
+        let round = self.round;
+        let mut step = self.step(time);
+        step.holder.round(&mut step.turn, credit);
+        step.owner.round(&mut step.turn);
+        step.say_all(round, credit);
+        (self.stats.held, self.stats.owned) = (self.holder.len() as u64, self.owner.len() as u64);
+    }
+
+    /// Takes an envelope, or rejects it whole (S3).
+    fn receive(
+        &mut self,
+        from: NodeId,
+        envelope: Envelope,
+        now: Now,
+        time: Time,
+        credit: &mut impl Credit,
+    ) {
+        let mut step = self.step(time);
+        if step.accepts(from, &envelope) {
+            let skew = envelope.sent_at.0.abs_diff(now.wall.0);
+            step.turn.stats.largest_skew_ns = step.turn.stats.largest_skew_ns.max(skew);
+            step.take(envelope, credit);
+        } else {
+            step.turn.stats.envelopes_rejected += 1;
+        }
+    }
+
+    /// Says what must be said at once, and hears what it says to itself, until nothing is left.
+    fn settle(&mut self, time: Time, credit: &mut impl Credit) {
+        let mut step = self.step(time);
+        loop {
+            step.say_urgent(credit);
+            let Some(envelope) = step.loopback.pop_front() else {
+                return;
+            };
+            step.take(envelope, credit);
+        }
     }
 }

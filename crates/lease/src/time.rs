@@ -43,6 +43,12 @@ impl Wall {
         Self(self.0.saturating_add(nanos(by)))
     }
 
+    /// The next nanosecond.
+    #[must_use]
+    pub const fn just_after(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
     /// Earlier by so much; stops at zero.
     #[must_use]
     pub fn minus(self, by: Duration) -> Self {

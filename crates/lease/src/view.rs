@@ -1,6 +1,8 @@
 //! Who the members are, who owns a bucket, and what each member's fair share of it is. Every node computes these alike,
 //! from numbers only.
 
+use std::collections::BTreeSet;
+
 use thiserror::Error;
 
 use crate::bucket::Bucket;
@@ -93,6 +95,44 @@ impl View {
 
     fn owner_index(&self, bucket: Bucket) -> usize {
         scaled(mixed(bucket, OWNER), self.members.len())
+    }
+}
+
+/// The views that a node knows, in order of `active_from`.
+#[derive(Debug)]
+pub(crate) struct Views {
+    list: Vec<View>,
+}
+
+impl Views {
+    pub fn new(first: View) -> Self {
+        Self { list: vec![first] }
+    }
+
+    /// S11: the one view under which anything may be done about a bucket with this start, if this node's lease of it
+    /// reaches so far.
+    pub fn governing(&self, start: Wall) -> Option<&View> {
+        self.list
+            .iter()
+            .rev()
+            .find(|view| view.active_from <= start)
+            .filter(|view| start < view.lease_until)
+    }
+
+    pub fn newest(&self) -> &View {
+        &self.list[self.list.len() - 1]
+    }
+
+    pub fn knows(&self, id: ViewId) -> bool {
+        self.list.iter().any(|view| view.id == id)
+    }
+
+    /// Every node that is a member of some view, in order, each once.
+    pub fn members(&self) -> BTreeSet<NodeId> {
+        self.list
+            .iter()
+            .flat_map(|view| view.members.iter().copied())
+            .collect()
     }
 }
 

@@ -1,0 +1,210 @@
+//! Who gets how much of what is free (L). Whatever is decided here, the ledger has the last word (S5).
+
+use crate::bucket::Bucket;
+use crate::config::LEAD;
+use crate::fair::{Want, split};
+use crate::id::NodeId;
+use crate::turn::Turn;
+
+use super::Owner;
+use super::ledger::Entry;
+
+/// What a holder is in one handing out.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    place: usize,
+    /// What it could use until the window ends, beyond what it has.
+    want: u64,
+    /// What requests of it wait for.
+    pending: u64,
+    demand: u64,
+    quantum: u64,
+}
+
+impl Owner {
+    /// Requests of some holder wait: answers at once, by credit, by "exhausted", or by fetching credit back.
+    pub(super) fn answer(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
+        self.release(bucket, turn);
+        let mut told = Vec::new();
+        let short = self.with(bucket, turn, |entry, holders, turn| {
+            let may = may_issue(entry, turn);
+            for place in 0..entry.accounts.len() {
+                let account = &entry.accounts[place];
+                let node = account.node;
+                if account.pending == 0 || !holders.get(&node).is_some_and(|it| it.is_settled(turn))
+                {
+                    continue;
+                }
+                if may {
+                    let units = for_one(entry, place, turn);
+                    if entry.issue(place, units, turn.config) {
+                        turn.stats.issued_units += units;
+                        let account = &mut entry.accounts[place];
+                        account.available = account.available.saturating_add(units);
+                        account.pending = account.pending.saturating_sub(units);
+                        account.exhausted = false;
+                        told.push(node);
+                    }
+                } else {
+                    let account = &mut entry.accounts[place];
+                    account.exhausted = true;
+                    account.pending = 0;
+                    told.push(node);
+                }
+            }
+            may && entry.accounts.iter().any(|account| account.pending > 0)
+        });
+        if short == Some(true) {
+            told.extend(self.fetch(bucket, turn));
+        }
+        for node in told {
+            self.hurry(node, bucket);
+        }
+    }
+
+    /// Hands out a part of what is free to all that want some.
+    pub(super) fn hand_out(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
+        self.release(bucket, turn);
+        let mut told = Vec::new();
+        let again = self.with(bucket, turn, |entry, holders, turn| {
+            if !may_issue(entry, turn) {
+                // Too early or too late, or not ours to issue. What is too early comes again.
+                return turn.time.sure < entry.start;
+            }
+            let askers = askers(entry, |node| {
+                holders
+                    .get(&node)
+                    .is_some_and(|holder| holder.is_settled(turn))
+            });
+            let free = entry.free();
+            let pool = pool(entry, &askers, free, turn);
+            if askers.is_empty() || pool == 0 {
+                return free > 0 && entry.accounts.iter().any(|account| account.demand > 0);
+            }
+            let wants: Vec<Want> = askers
+                .iter()
+                .map(|asker| Want {
+                    units: asker.want,
+                    quantum: asker.quantum,
+                })
+                .collect();
+            let mut shares = split(pool, &wants, entry.turn);
+            entry.turn = entry.turn.wrapping_add(1) % entry.accounts.len().max(1);
+            let left = pool - shares.iter().sum::<u64>();
+            let demand: u64 = askers
+                .iter()
+                .fold(0, |sum, asker| asker.demand.saturating_add(sum));
+            for (share, asker) in shares.iter_mut().zip(&askers) {
+                // More than it wants, in proportion: it lives on that if this owner goes away.
+                let more = u128::from(left) * u128::from(asker.demand) / u128::from(demand.max(1));
+                let more = u64::try_from(more).unwrap_or(0);
+                *share += more - more % asker.quantum;
+            }
+            for (units, asker) in shares.into_iter().zip(&askers) {
+                if units > 0 && entry.issue(asker.place, units, turn.config) {
+                    turn.stats.issued_units += units;
+                    let account = &mut entry.accounts[asker.place];
+                    account.available = account.available.saturating_add(units);
+                    account.pending = account.pending.saturating_sub(units);
+                    account.exhausted = false;
+                    told.push(account.node);
+                }
+            }
+            entry.free() > 0
+        });
+        for node in told {
+            self.holder(node).out.touch(bucket);
+        }
+        if again == Some(true) {
+            self.stirred.insert(bucket);
+        }
+    }
+
+    /// Stops holding back for members that have pledged since.
+    pub(super) fn release(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
+        self.with(bucket, turn, |entry, holders, _| {
+            let start = entry.start;
+            entry
+                .unpledged
+                .retain(|(node, _)| !holders.get(node).is_some_and(|it| it.pledges.covers(start)));
+        });
+    }
+}
+
+/// S10, and not before anybody could use it or after: whether anything may be issued now.
+pub(super) fn may_issue(entry: &Entry, turn: &Turn<'_>) -> bool {
+    entry.authority
+        && !entry.broken
+        && !turn.time.behind
+        && entry.start <= turn.time.sure.plus(LEAD)
+        && turn.time.sure < entry.end
+}
+
+fn askers(entry: &Entry, settled: impl Fn(NodeId) -> bool) -> Vec<Asker> {
+    let mut askers = Vec::new();
+    for (place, account) in entry.accounts.iter().enumerate() {
+        if account.demand.max(account.pending) > 0
+            && account.recall_to.is_none()
+            && settled(account.node)
+        {
+            askers.push(Asker {
+                place,
+                want: account
+                    .demand
+                    .saturating_sub(account.available)
+                    .max(account.pending),
+                pending: account.pending,
+                demand: account.demand.max(account.pending),
+                quantum: account.quantum.max(1),
+            });
+        }
+    }
+    askers
+}
+
+/// How much of what is free this round hands out.
+fn pool(entry: &Entry, askers: &[Asker], free: u64, turn: &Turn<'_>) -> u64 {
+    let reserve = percent(entry.allowance(), turn.config.reserve_percent);
+    let part = if askers.len() == 1 {
+        turn.config.lone_issue_percent
+    } else {
+        turn.config.issue_percent
+    };
+    let pending: u64 = askers
+        .iter()
+        .fold(0, |sum, asker| asker.pending.saturating_add(sum));
+    percent(free.saturating_sub(reserve), part)
+        .max(pending)
+        .min(free)
+}
+
+/// How much one waiting holder is given: what its requests wait for, and something to go on with.
+fn for_one(entry: &Entry, place: usize, turn: &Turn<'_>) -> u64 {
+    let free = entry.free();
+    let account = &entry.accounts[place];
+    let others = entry
+        .accounts
+        .iter()
+        .filter(|other| other.node != account.node && (other.demand > 0 || other.available > 0))
+        .count() as u64;
+    let reserve = percent(entry.allowance(), turn.config.reserve_percent);
+    let part = if others == 0 {
+        turn.config.lone_issue_percent
+    } else {
+        turn.config.issue_percent
+    };
+    let more = percent(free.saturating_sub(reserve), part) / (others + 1);
+    let quantum = account.quantum.max(1);
+    let most = account.pending.max(more - more % quantum);
+    if most <= free {
+        most
+    } else {
+        free - free % quantum
+    }
+}
+
+/// Rounded up.
+pub(super) fn percent(of: u64, percent: u32) -> u64 {
+    let part = (u128::from(of) * u128::from(percent)).div_ceil(100);
+    u64::try_from(part).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,288 @@
+//! The owner: the only issuer of credit for the buckets that the view gives it.
+//!
+//! It must never issue what the ledger does not have (S5), never issue for a bucket that an incarnation before it may
+//! have served (S10), never forget a ledger entry before its bucket is over (S7), and never take a holder's word for
+//! more than that holder was given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::audit;
+use crate::bucket::{Bucket, Subject};
+use crate::config::{LEAD, SKEW};
+use crate::id::{Epoch, LedgerId, NodeId};
+use crate::mutant::Mutant;
+use crate::node::Event;
+use crate::pledge::Pledges;
+use crate::stream::{Incoming, Outgoing};
+use crate::terms::Terms;
+use crate::time::{Instant, Wall};
+use crate::turn::Turn;
+
+mod grant;
+mod issue;
+pub(crate) mod ledger;
+mod recall;
+mod record;
+
+use ledger::Entry;
+
+/// What this node, as owner, knows of a holder.
+#[derive(Debug, Default)]
+pub(crate) struct Holder {
+    pub out: Outgoing,
+    pub into: Incoming,
+    pub epoch: Option<Epoch>,
+    pub pledges: Pledges,
+    /// When its last report was stored whole.
+    pub heard: Option<Instant>,
+    /// It was away, and is heard again since.
+    pub back_since: Option<Instant>,
+}
+
+impl Holder {
+    /// L: not heard for three paces.
+    pub fn is_absent(&self, turn: &Turn<'_>) -> bool {
+        self.heard.is_none_or(|at| {
+            turn.time.instant.since(at) > turn.config.round * 3 * turn.config.idle_pace
+        })
+    }
+
+    /// L: there, and if it was away then back for one full round.
+    pub fn is_settled(&self, turn: &Turn<'_>) -> bool {
+        let back = self
+            .back_since
+            .is_none_or(|at| turn.time.instant.since(at) >= turn.config.round);
+        back && !self.is_absent(turn)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Owner {
+    ledger: BTreeMap<Bucket, Entry>,
+    holders: BTreeMap<NodeId, Holder>,
+    ends: BTreeSet<(Wall, Bucket)>,
+    /// Buckets that may have something to hand out.
+    stirred: BTreeSet<Bucket>,
+    /// What must be told at once, by holder.
+    urgent: BTreeMap<NodeId, Vec<Bucket>>,
+    pub ledger_id: LedgerId,
+    /// S10: earlier starts are not issued by this incarnation.
+    pub authority_from: Wall,
+    levels: (u64, u64),
+    round: u64,
+    full_told: u64,
+}
+
+impl Owner {
+    pub fn new(ledger_id: LedgerId, boot: Wall) -> Self {
+        let authority_from = if boot.0 == 0 {
+            boot
+        } else {
+            boot.plus(LEAD + SKEW)
+        };
+        Self {
+            ledger: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            stirred: BTreeSet::new(),
+            urgent: BTreeMap::new(),
+            ledger_id,
+            authority_from,
+            levels: (0, 0),
+            round: 0,
+            full_told: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.ledger.len()
+    }
+
+    pub fn holder(&mut self, node: NodeId) -> &mut Holder {
+        self.holders.entry(node).or_default()
+    }
+
+    /// A holder's new incarnation knows nothing: what the one before was to be told is moot.
+    pub fn new_holder_incarnation(&mut self, node: NodeId, epoch: Epoch) {
+        let holder = self.holder(node);
+        holder.epoch = Some(epoch);
+        holder.out.clear();
+        holder.into = Incoming::default();
+        for entry in self.ledger.values_mut() {
+            if let Some(place) = entry.place(node) {
+                entry.accounts[place].quiet();
+            }
+        }
+    }
+
+    /// Takes over newer terms of a key, if it has any bucket of it.
+    pub fn retune(&mut self, subject: Subject, terms: Terms, turn: &mut Turn<'_>) {
+        let buckets: Vec<Bucket> = self
+            .ledger
+            .range(subject.buckets())
+            .map(|(bucket, _)| *bucket)
+            .collect();
+        for bucket in buckets {
+            self.adopt(bucket, terms, turn);
+        }
+    }
+
+    /// Finds or begins a ledger entry. `None` if the ledger is full (S7: nothing is dropped early for it).
+    fn open(&mut self, bucket: Bucket, terms: Terms, turn: &mut Turn<'_>) -> Option<&mut Entry> {
+        if !self.ledger.contains_key(&bucket) {
+            if self.ledger.len() >= turn.config.most_owned {
+                turn.stats.owned_refused += 1;
+                if self.full_told != self.round {
+                    self.full_told = self.round;
+                    turn.event(Event::LedgerFull);
+                }
+                return None;
+            }
+            let start = bucket.start(terms.window_ns);
+            let authority = start >= self.authority_from || turn.config.broken(Mutant::NoAuthority);
+            let mut entry = Entry::new(bucket, terms, authority);
+            if !terms.durable
+                && !turn.config.broken(Mutant::NoHoldback)
+                && let Some(view) = turn.views.governing(start)
+            {
+                for member in &view.members {
+                    let pledged = self
+                        .holders
+                        .get(member)
+                        .is_some_and(|holder| holder.pledges.covers(start));
+                    if !pledged {
+                        let share = view.share(bucket, *member, terms.units);
+                        entry.unpledged.push((*member, share));
+                    }
+                }
+            }
+            let (out, held) = entry.levels();
+            self.levels = (self.levels.0 + out, self.levels.1 + held);
+            self.ends.insert((entry.end, bucket));
+            self.ledger.insert(bucket, entry);
+        }
+        self.ledger.get_mut(&bucket)
+    }
+
+    /// Does something to an entry, and keeps the levels and the invariant.
+    fn with<R>(
+        &mut self,
+        bucket: Bucket,
+        turn: &mut Turn<'_>,
+        change: impl FnOnce(&mut Entry, &BTreeMap<NodeId, Holder>, &mut Turn<'_>) -> R,
+    ) -> Option<R> {
+        let entry = self.ledger.get_mut(&bucket)?;
+        let before = entry.levels();
+        let result = change(entry, &self.holders, turn);
+        let after = entry.levels();
+        self.levels.0 = self
+            .levels
+            .0
+            .saturating_sub(before.0)
+            .saturating_add(after.0);
+        self.levels.1 = self
+            .levels
+            .1
+            .saturating_sub(before.1)
+            .saturating_add(after.1);
+        if !entry.broken && !entry.adds_up() {
+            debug_assert!(turn.config.any_broken(), "S5: {bucket:?} {entry:?}");
+            entry.broken = true;
+            turn.stats.invariant_broken += 1;
+            turn.event(Event::InvariantBroken(bucket));
+        }
+        Some(result)
+    }
+
+    /// Says at once how a bucket stands with a holder.
+    fn hurry(&mut self, node: NodeId, bucket: Bucket) {
+        self.holder(node).out.touch(bucket);
+        let urgent = self.urgent.entry(node).or_default();
+        if !urgent.contains(&bucket) {
+            urgent.push(bucket);
+        }
+    }
+
+    pub fn take_urgent(&mut self) -> BTreeMap<NodeId, Vec<Bucket>> {
+        std::mem::take(&mut self.urgent)
+    }
+
+    /// One round: hands out what is free where somebody wants it, and drops what is over.
+    pub fn round(&mut self, turn: &mut Turn<'_>) {
+        self.round += 1;
+        for bucket in std::mem::take(&mut self.stirred) {
+            self.hand_out(bucket, turn);
+        }
+        let grace = turn.config.round * 2;
+        while let Some((end, bucket)) = self.ends.first().copied()
+            && end.plus(grace) <= turn.time.sure
+        {
+            self.ends.pop_first();
+            self.drop_entry(bucket);
+        }
+        (turn.stats.credit_outstanding, turn.stats.holdback_units) = self.levels;
+    }
+
+    fn drop_entry(&mut self, bucket: Bucket) {
+        if let Some(entry) = self.ledger.remove(&bucket) {
+            let (out, held) = entry.levels();
+            self.levels.0 = self.levels.0.saturating_sub(out);
+            self.levels.1 = self.levels.1.saturating_sub(held);
+            self.stirred.remove(&bucket);
+            for account in &entry.accounts {
+                if let Some(holder) = self.holders.get_mut(&account.node) {
+                    holder.out.forget(bucket);
+                }
+            }
+        }
+    }
+
+    pub fn audit(&self) -> impl Iterator<Item = audit::Owned> + '_ {
+        self.ledger.iter().map(|(bucket, entry)| audit::Owned {
+            bucket: *bucket,
+            terms: entry.terms,
+            allowance: entry.allowance(),
+            charged: entry.charged(),
+            authority: entry.authority,
+            accounts: entry
+                .accounts
+                .iter()
+                .map(|account| audit::Account {
+                    node: account.node,
+                    granted: account.granted(),
+                    returned: account.returned(),
+                    self_granted: account.self_granted(),
+                    holdback: entry.holdback(account.node),
+                    spent: account.spent(),
+                    available: account.available,
+                })
+                .collect(),
+        })
+    }
+
+    pub fn folds(&self, now: Instant) -> impl Iterator<Item = audit::Fold> + '_ {
+        self.holders.iter().map(move |(node, holder)| audit::Fold {
+            node: *node,
+            epoch: holder.epoch,
+            age: holder.heard.map(|at| now.since(at)),
+        })
+    }
+
+    /// The buckets with the most demand, in units a second, busiest first.
+    pub fn busiest(&self, most: usize, now: Wall) -> Vec<(Bucket, u64)> {
+        let mut busy: Vec<(Bucket, u64)> = self
+            .ledger
+            .iter()
+            .map(|(bucket, entry)| {
+                let left = entry.end.0.saturating_sub(now.0.max(entry.start.0)).max(1);
+                let demand: u128 = entry.accounts.iter().map(|a| u128::from(a.demand)).sum();
+                let rate = demand * 1_000_000_000 / u128::from(left);
+                (*bucket, u64::try_from(rate).unwrap_or(u64::MAX))
+            })
+            .filter(|(_, rate)| *rate > 0)
+            .collect();
+        busy.sort_by_key(|(bucket, rate)| (std::cmp::Reverse(*rate), *bucket));
+        busy.truncate(most);
+        busy
+    }
+}
