@@ -34,18 +34,12 @@ pub enum Mutant {
     DropEarly,
     /// Section 7: what came back counts whichever ledger it had come from.
     ReturnsOfAnyLedger,
-    /// S11: a bucket is acted on under whatever view is newest.
-    NewestView,
-    /// Section 8: units given to one incarnation of a deputy are issued by the next as well.
-    DeputyForgets,
-    /// Section 8: units given to a deputy are still spent by the giver.
-    GiveAndKeep,
 }
 
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every one.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 15] = [
         Self::NoHoldback,
         Self::NoEpochSum,
         Self::NoPledgeFloor,
@@ -61,8 +55,5 @@ impl Mutant {
         Self::FirstChunkCounts,
         Self::DropEarly,
         Self::ReturnsOfAnyLedger,
-        Self::NewestView,
-        Self::DeputyForgets,
-        Self::GiveAndKeep,
     ];
 }

@@ -69,7 +69,7 @@ mod tests {
             demand.learn(3, 1);
         }
         assert!((115..=120).contains(&demand.expected(40)), "{demand:?}");
-        assert_eq!(demand.pause(3), 2);
+        assert_eq!(demand.pause(3), 1);
         demand.learn(0, 200);
         assert_eq!(demand.expected(40), 0);
     }

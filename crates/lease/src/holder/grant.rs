@@ -61,7 +61,6 @@ impl Holder {
             *of_mut(&mut entry.returned, ledger) += more;
             news = more > 0;
         }
-        let arrived = more > 0 && !news;
         if seq > entry.hinted {
             entry.hinted = seq;
             entry.exhausted = record.exhausted;
@@ -75,7 +74,11 @@ impl Holder {
             entry.adds_up() || turn.config.any_broken(),
             "S1: {bucket:?} {entry:?}"
         );
-        let outcome = if arrived {
+        let outcome = if news && more > 0 && entry.available == 0 {
+            // Nothing can be put there, so nothing must be asked for: the owner would send it again at once.
+            entry.backoff_until = Some(turn.time.instant + turn.config.fast_path_backoff);
+            Some(FastPath::Missed)
+        } else if more > 0 && entry.available > 0 {
             Some(FastPath::Credit)
         } else if entry.exhausted {
             Some(FastPath::Exhausted)

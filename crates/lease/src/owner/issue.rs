@@ -42,7 +42,7 @@ impl Owner {
                         let account = &mut entry.accounts[place];
                         account.available = account.available.saturating_add(units);
                         account.pending = account.pending.saturating_sub(units);
-                        account.exhausted = false;
+                        account.settled();
                         told.push(node);
                     }
                 } else {
@@ -106,7 +106,7 @@ impl Owner {
                     let account = &mut entry.accounts[asker.place];
                     account.available = account.available.saturating_add(units);
                     account.pending = account.pending.saturating_sub(units);
-                    account.exhausted = false;
+                    account.settled();
                     told.push(account.node);
                 }
             }

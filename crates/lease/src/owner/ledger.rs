@@ -86,6 +86,13 @@ impl Account {
         };
     }
 
+    /// It was issued something: what it was told before is no longer so.
+    pub const fn settled(&mut self) {
+        self.exhausted = false;
+        self.recall_to = None;
+        self.recalled_at = None;
+    }
+
     pub fn granted(&self) -> u64 {
         self.lives.iter().map(|life| life.granted).sum()
     }

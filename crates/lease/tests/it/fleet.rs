@@ -1,0 +1,373 @@
+//! A few nodes, their tables and a network, in one thread and one order. Every admission is counted, and the bound (S6)
+//! is checked after each: what was spent and what still lies in live tables never exceed the allowance.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_lease::bucket::{Bucket, Subject};
+use leasehold_lease::config::Config;
+use leasehold_lease::credit::{Credit, Level};
+use leasehold_lease::id::{Epoch, NodeId, ViewId};
+use leasehold_lease::message::Envelope;
+use leasehold_lease::node::{Boot, FastPath, Identity, Input, Node, Output};
+use leasehold_lease::terms::{Mode, OnDegraded, Shape, Terms};
+use leasehold_lease::time::{Instant, Now, Wall};
+use leasehold_lease::view::View;
+
+pub const MS: u64 = 1_000_000;
+
+/// A fleet's base wall clock: some time after 2025, and no multiple of anything.
+pub const BASE: u64 = 40_000_000_123_456_789;
+
+pub fn terms(units: u64, window_ms: u64) -> Terms {
+    Terms {
+        units,
+        window_ns: window_ms * MS,
+        shape: Shape::FixedWindow,
+        durable: false,
+        on_degraded: OnDegraded::FairShare,
+        mode: Mode::Lease,
+        revision: 1,
+    }
+}
+
+/// One node's decision table.
+#[derive(Debug, Default)]
+pub struct Table {
+    pub levels: BTreeMap<Bucket, Level>,
+    /// The table's own clock: windows that are over take no credit.
+    pub wall: Wall,
+    pub full: bool,
+}
+
+impl Table {
+    pub fn spend(&mut self, bucket: Bucket, cost: u64) -> bool {
+        let level = self.levels.entry(bucket).or_default();
+        if level.available < cost {
+            return false;
+        }
+        level.available -= cost;
+        true
+    }
+}
+
+impl Credit for Table {
+    fn install(&mut self, bucket: Bucket, terms: &Terms, units: u64) -> bool {
+        if self.full || bucket.end(terms.window_ns) <= self.wall {
+            return false;
+        }
+        self.levels.entry(bucket).or_default().available += units;
+        true
+    }
+
+    fn take_back(&mut self, bucket: Bucket, _: &Terms, keep: u64) -> u64 {
+        let Some(level) = self.levels.get_mut(&bucket) else {
+            return 0;
+        };
+        let taken = level.available.saturating_sub(keep);
+        level.available -= taken;
+        taken
+    }
+
+    fn read(&mut self, bucket: Bucket, _: &Terms) -> Option<Level> {
+        self.levels.get(&bucket).copied()
+    }
+}
+
+#[derive(Debug)]
+pub struct Member {
+    pub id: NodeId,
+    pub node: Option<Node>,
+    pub table: Table,
+    pub floor: Wall,
+    pub starts: u64,
+    /// This node's wall clock is so far from the fleet's, in nanoseconds.
+    pub skew: i64,
+    /// Requests that wait, by bucket: cost, and until when.
+    waiting: BTreeMap<Bucket, Vec<(u64, u64)>>,
+}
+
+/// What the network does to one envelope: when each copy arrives.
+pub type Network = Box<dyn FnMut(NodeId, NodeId, u64) -> Vec<u64>>;
+
+pub struct Fleet {
+    pub now: u64,
+    pub members: Vec<Member>,
+    pub config: Config,
+    pub limits: BTreeMap<Subject, Terms>,
+    pub spent: BTreeMap<Bucket, u64>,
+    pub admitted: u64,
+    pub denied: u64,
+    pub network: Network,
+    /// How long saving a floor takes.
+    pub disk: u64,
+    flying: BTreeMap<(u64, u64), (NodeId, Deliver)>,
+    flown: u64,
+    /// Larger allowances than the limits say, while a policy changes.
+    pub slack: u64,
+    depth: u32,
+}
+
+enum Deliver {
+    Envelope(Box<Envelope>),
+    FloorSaved { start: u64, floor: Wall },
+}
+
+impl Fleet {
+    pub fn new(count: u64, config: Config, network: Network) -> Self {
+        let members = (1..=count)
+            .map(|id| Member {
+                id: NodeId(id),
+                node: None,
+                table: Table::default(),
+                floor: Wall(0),
+                starts: 0,
+                skew: 0,
+                waiting: BTreeMap::new(),
+            })
+            .collect();
+        Self {
+            now: 0,
+            members,
+            config,
+            limits: BTreeMap::new(),
+            spent: BTreeMap::new(),
+            admitted: 0,
+            denied: 0,
+            network,
+            disk: MS,
+            flying: BTreeMap::new(),
+            flown: 0,
+            slack: 0,
+            depth: 0,
+        }
+    }
+
+    pub fn view(&self) -> View {
+        View::fixed(ViewId(77), self.members.iter().map(|it| it.id).collect())
+    }
+
+    pub fn clock(&self, index: usize) -> Now {
+        let wall = (BASE + self.now).saturating_add_signed(self.members[index].skew);
+        Now {
+            instant: Instant(self.now),
+            wall: Wall(wall),
+        }
+    }
+
+    pub fn start(&mut self, index: usize) {
+        let now = self.clock(index);
+        let (view, config) = (self.view(), self.config.clone());
+        let member = &mut self.members[index];
+        member.starts += 1;
+        let me = Identity {
+            node: member.id,
+            epoch: Epoch {
+                count: member.starts,
+                nonce: member.id.0 * 1_000 + member.starts,
+            },
+        };
+        let boot = Boot {
+            floor: member.floor,
+            first: member.starts == 1,
+        };
+        let seed = member.id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ member.starts;
+        member.node = Some(Node::start(config, me, view, boot, seed, now).unwrap());
+        self.drain(index);
+    }
+
+    pub fn start_all(&mut self) {
+        for index in 0..self.members.len() {
+            self.start(index);
+        }
+    }
+
+    /// The process is gone, with its table.
+    pub fn crash(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        member.node = None;
+        member.table = Table::default();
+        self.denied += member.waiting.values().map(Vec::len).sum::<usize>() as u64;
+        member.waiting.clear();
+    }
+
+    pub fn bucket(&self, index: usize, subject: Subject) -> Bucket {
+        subject.bucket_at(self.limits[&subject].window_ns, self.clock(index).wall)
+    }
+
+    pub fn request(&mut self, index: usize, subject: Subject, cost: u64) {
+        let deadline = self.now + MS;
+        let bucket = self.bucket(index, subject);
+        if let Some(level) = self.members[index].table.levels.get_mut(&bucket) {
+            level.demand += cost;
+        } else {
+            let level = Level {
+                available: 0,
+                demand: cost,
+            };
+            self.members[index].table.levels.insert(bucket, level);
+        }
+        self.attempt(index, bucket, cost, deadline);
+    }
+
+    fn attempt(&mut self, index: usize, bucket: Bucket, cost: u64, deadline: u64) {
+        if self.members[index].node.is_none() {
+            self.denied += 1;
+            return;
+        }
+        if self.members[index].table.spend(bucket, cost) {
+            self.admitted += cost;
+            *self.spent.entry(bucket).or_default() += cost;
+            self.check(bucket);
+            return;
+        }
+        if self.now >= deadline {
+            self.denied += 1;
+            return;
+        }
+        let terms = self.limits[&bucket.subject];
+        let waiting = self.members[index].waiting.entry(bucket).or_default();
+        waiting.push((cost, deadline));
+        self.depth += 1;
+        let held = self.members[index]
+            .node
+            .as_ref()
+            .unwrap()
+            .held()
+            .find(|it| it.bucket == bucket);
+        assert!(
+            self.depth < 60,
+            "loop at {}: node {index} {bucket:?} cost {cost} {held:?} {:?}",
+            self.now,
+            self.members[index].table.levels.get(&bucket)
+        );
+        let need = Input::Need {
+            bucket,
+            terms,
+            cost,
+        };
+        self.input(index, need);
+        self.depth -= 1;
+    }
+
+    pub fn input(&mut self, index: usize, input: Input) {
+        let now = self.clock(index);
+        let member = &mut self.members[index];
+        member.table.wall = now.wall;
+        if let Some(node) = member.node.as_mut() {
+            node.handle(now, input, &mut member.table);
+        }
+        self.drain(index);
+    }
+
+    fn drain(&mut self, index: usize) {
+        loop {
+            let member = &mut self.members[index];
+            let from = member.id;
+            let Some(output) = member.node.as_mut().and_then(Node::poll_output) else {
+                return;
+            };
+            match output {
+                Output::Send(envelope) => {
+                    let to = envelope.to;
+                    for at in (self.network)(from, to, self.now) {
+                        self.flown += 1;
+                        let deliver = Deliver::Envelope(envelope.clone());
+                        self.flying.insert((at, self.flown), (to, deliver));
+                    }
+                }
+                Output::SaveFloor(floor) => {
+                    self.flown += 1;
+                    let start = member.starts;
+                    let deliver = Deliver::FloorSaved { start, floor };
+                    self.flying
+                        .insert((self.now + self.disk, self.flown), (from, deliver));
+                }
+                Output::Wake { bucket, outcome } => {
+                    let waiting = member.waiting.remove(&bucket).unwrap_or_default();
+                    for (cost, deadline) in waiting {
+                        match outcome {
+                            FastPath::Credit => self.attempt(index, bucket, cost, deadline),
+                            FastPath::Exhausted | FastPath::Missed => self.denied += 1,
+                        }
+                    }
+                }
+                Output::Event(_) => {}
+            }
+        }
+    }
+
+    /// S6, for one bucket.
+    pub fn check(&self, bucket: Bucket) {
+        let live: u64 = self
+            .members
+            .iter()
+            .filter(|member| member.node.is_some())
+            .filter_map(|member| member.table.levels.get(&bucket))
+            .map(|level| level.available)
+            .sum();
+        let spent = self.spent.get(&bucket).copied().unwrap_or(0);
+        let allowance = self.limits[&bucket.subject].units + self.slack;
+        assert!(
+            spent + live <= allowance,
+            "S6 at {} ms: {bucket:?} spent {spent}, live {live}, allowance {allowance}",
+            self.now / MS
+        );
+    }
+
+    fn next(&self) -> Option<u64> {
+        let timers = self
+            .members
+            .iter()
+            .filter_map(|member| member.node.as_ref()?.poll_timeout())
+            .map(|at| at.0);
+        let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
+        timers.chain(arrival).min()
+    }
+
+    /// Lets everything happen up to a time.
+    pub fn run_until(&mut self, until: u64) {
+        while let Some(next) = self.next().filter(|next| *next <= until) {
+            self.now = self.now.max(next);
+            while let Some(entry) = self.flying.first_entry()
+                && entry.key().0 <= self.now
+            {
+                let (to, deliver) = entry.remove();
+                let index = to.0 as usize - 1;
+                match deliver {
+                    Deliver::Envelope(envelope) => {
+                        let from = envelope.from;
+                        self.input(index, Input::Message { from, envelope });
+                    }
+                    Deliver::FloorSaved { start, floor } => {
+                        // On disk even if the process died meanwhile.
+                        self.members[index].floor = self.members[index].floor.max(floor);
+                        if self.members[index].starts == start {
+                            self.input(index, Input::FloorSaved(floor));
+                        }
+                    }
+                }
+            }
+            for index in 0..self.members.len() {
+                let due = self.members[index]
+                    .node
+                    .as_ref()
+                    .and_then(Node::poll_timeout)
+                    .is_some_and(|at| at.0 <= self.now);
+                if due {
+                    self.input(index, Input::Timeout);
+                }
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    pub fn run(&mut self, duration: Duration) {
+        self.run_until(self.now + duration.as_nanos() as u64);
+    }
+}
+
+/// A network that delivers everything after so long.
+pub fn steady(delay_ns: u64) -> Network {
+    Box::new(move |_, _, now| vec![now + delay_ns])
+}

@@ -1,0 +1,5 @@
+//! The protocol from outside: whole fleets of nodes, driven by inputs and outputs alone.
+#![allow(clippy::unwrap_used)]
+
+mod fleet;
+mod random;

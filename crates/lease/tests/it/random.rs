@@ -1,0 +1,231 @@
+//! Fleets under random faults and random requests: never over the bound, and back to full once healed. And fleets
+//! without faults: hardly any unit lost.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use leasehold_lease::bucket::Subject;
+use leasehold_lease::config::Config;
+use leasehold_lease::id::NodeId;
+
+use super::fleet::{Fleet, MS, Network, steady, terms};
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+#[derive(Clone)]
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D))
+    }
+
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, count: u64) -> u64 {
+        self.bits() % count.max(1)
+    }
+
+    pub fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+struct Faults {
+    chance: Chance,
+    loss: u64,
+    duplicate: u64,
+    delay_most: u64,
+    /// Pairs that do not hear each other, one-way.
+    cut: Vec<(NodeId, NodeId)>,
+}
+
+fn faulty(faults: Rc<RefCell<Faults>>) -> Network {
+    Box::new(move |from, to, now| {
+        let mut faults = faults.borrow_mut();
+        if faults.cut.contains(&(from, to)) {
+            return Vec::new();
+        }
+        let (loss, duplicate, most) = (faults.loss, faults.duplicate, faults.delay_most);
+        let mut copies = Vec::new();
+        if !faults.chance.one_in(loss) {
+            copies.push(now + 200_000 + faults.chance.below(most));
+        }
+        if faults.chance.one_in(duplicate) {
+            copies.push(now + 200_000 + faults.chance.below(most * 20));
+        }
+        copies
+    })
+}
+
+/// One run of a few simulated seconds. Returns (admitted, possible) of the last healthy windows.
+pub fn run(seed: u64, config: Config) -> (u64, u64) {
+    let mut chance = Chance::new(seed);
+    let faults = Rc::new(RefCell::new(Faults {
+        chance: Chance::new(seed ^ 0xFEED),
+        loss: 3 + chance.below(60),
+        duplicate: 3 + chance.below(60),
+        delay_most: if chance.one_in(2) { 400_000 } else { 40 * MS },
+        cut: Vec::new(),
+    }));
+    let nodes = 2 + chance.below(5);
+    let mut fleet = Fleet::new(nodes, config, faulty(faults.clone()));
+    let windows = [100, 200, 500, 1000];
+    for key in 0..1 + chance.below(3) {
+        let units = 1 + chance.below(40);
+        let window = windows[chance.below(4) as usize];
+        let subject = Subject((u128::from(chance.bits()) << 64) | u128::from(chance.bits() ^ key));
+        fleet.limits.insert(subject, terms(units, window));
+    }
+    let subjects: Vec<Subject> = fleet.limits.keys().copied().collect();
+    for index in 0..nodes as usize {
+        fleet.members[index].skew = chance.below(40) as i64 * MS as i64 - 20 * MS as i64;
+    }
+    let wild = chance.one_in(4);
+    fleet.start_all();
+    let busy = 1 + chance.below(4);
+    while fleet.now < 4_000 * MS {
+        let step = chance.below(busy * MS) + 1;
+        fleet.run_until(fleet.now + step);
+        let node = chance.below(nodes) as usize;
+        let subject = subjects[chance.below(subjects.len() as u64) as usize];
+        let cost = if chance.one_in(10) {
+            1 + chance.below(5)
+        } else {
+            1
+        };
+        fleet.request(node, subject, cost);
+        match chance.below(400) {
+            0 => fleet.crash(node),
+            1..=3 if fleet.members[node].node.is_none() => fleet.start(node),
+            4 => {
+                fleet.crash(node);
+                fleet.start(node);
+            }
+            5 => {
+                let other = NodeId(1 + chance.below(nodes));
+                let one = fleet.members[node].id;
+                let mut faults = faults.borrow_mut();
+                faults.cut.push((one, other));
+                if chance.one_in(2) {
+                    faults.cut.push((other, one));
+                }
+            }
+            6 | 7 => faults.borrow_mut().cut.clear(),
+            8 if wild => {
+                fleet.members[node].skew =
+                    chance.below(8_000) as i64 * MS as i64 - 4_000 * MS as i64;
+            }
+            9 => fleet.members[node].table.levels.clear(),
+            10 => {
+                let id = fleet.members[node].id;
+                let mut faults = faults.borrow_mut();
+                for other in 1..=nodes {
+                    faults.cut.push((id, NodeId(other)));
+                    faults.cut.push((NodeId(other), id));
+                }
+            }
+            _ => {}
+        }
+    }
+    // Healed: every node runs, with the right time, and everything arrives.
+    {
+        let mut faults = faults.borrow_mut();
+        faults.cut.clear();
+        (faults.loss, faults.duplicate, faults.delay_most) = (u64::MAX, u64::MAX, 300_000);
+    }
+    for index in 0..nodes as usize {
+        fleet.members[index].skew = 0;
+        if fleet.members[index].node.is_none() {
+            fleet.start(index);
+        }
+    }
+    if wild {
+        return (1, 1);
+    }
+    fleet.run(Duration::from_millis(2_500));
+    let from = fleet.now;
+    let subject = subjects[0];
+    let window = fleet.limits[&subject].window_ns;
+    // Whole windows of one key, spread over nodes, with more asked for than there is.
+    let phase = fleet.bucket(0, subject).end(window).0 - super::fleet::BASE;
+    fleet.run_until(phase);
+    let before: u64 = fleet.admitted;
+    let units = fleet.limits[&subject].units;
+    let gap = window / (units * 3 + 20);
+    for turn in 0..(4 * window / gap) {
+        fleet.run_until(phase + turn * gap);
+        fleet.request((turn % nodes) as usize, subject, 1);
+    }
+    assert!(fleet.now > from);
+    (fleet.admitted - before, units * 4)
+}
+
+#[test]
+fn no_fault_makes_a_fleet_admit_too_much_and_a_healed_one_serves_again() {
+    let seeds = std::env::var("LEASE_SEEDS").map_or(60, |seeds| seeds.parse().unwrap());
+    let first = std::env::var("LEASE_FIRST_SEED").map_or(0, |seed| seed.parse().unwrap());
+    for seed in first..first + seeds {
+        println!("seed {seed}");
+        let (admitted, possible) = run(seed, Config::default());
+        assert!(
+            admitted * 2 > possible,
+            "seed {seed}: {admitted} of {possible} after healing"
+        );
+    }
+}
+
+fn healthy(nodes: u64, delay: u64, units: u64, window_ms: u64) -> Fleet {
+    let mut fleet = Fleet::new(nodes, Config::default(), steady(delay));
+    fleet
+        .limits
+        .insert(Subject(1 << 90 | 12_345), terms(units, window_ms));
+    fleet.start_all();
+    fleet.run(Duration::from_millis(300));
+    fleet
+}
+
+#[test]
+fn a_pinned_key_gets_all_of_its_limit() {
+    for units in [10_u64, 100] {
+        let mut fleet = healthy(20, 300_000, units, 1_000);
+        let subject = Subject(1 << 90 | 12_345);
+        let end = fleet.bucket(0, subject).end(1_000 * MS).0 - super::fleet::BASE;
+        let gap = 1_000 * MS * 2 / (units * 3);
+        for turn in 0..units * 3 / 2 {
+            fleet.run_until(end + turn * gap);
+            fleet.request(3, subject, 1);
+        }
+        let before = fleet.admitted;
+        for turn in units * 3 / 2..units * 3 * 10 / 2 + units * 3 / 2 {
+            fleet.run_until(end + turn * gap);
+            fleet.request(3, subject, 1);
+        }
+        let admitted = fleet.admitted - before;
+        assert!(
+            admitted * 1000 >= units * 10 * 995,
+            "{admitted} of {}",
+            units * 10
+        );
+    }
+}
+
+#[test]
+fn one_node_alone_serves_its_whole_limit_and_no_more() {
+    let mut fleet = healthy(1, 300_000, 50, 500);
+    let subject = Subject(1 << 90 | 12_345);
+    let end = fleet.bucket(0, subject).end(500 * MS).0 - super::fleet::BASE;
+    fleet.run_until(end);
+    let before = fleet.admitted;
+    for turn in 0..400 {
+        fleet.run_until(end + turn * 5 * MS);
+        fleet.request(0, subject, 1);
+    }
+    assert_eq!(fleet.admitted - before, 50 * 4);
+}
