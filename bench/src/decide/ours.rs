@@ -155,6 +155,7 @@ fn limit(window_ms: u64, algorithm: Algorithm) -> Limit {
         amount: Amount::metered(rate, algorithm).expect("the rate is in range"),
         cost: 1,
         on_degraded: OnDegraded::default(),
+        sharing: None,
         disclose: false,
     }
 }

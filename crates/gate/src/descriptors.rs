@@ -59,6 +59,7 @@ impl Domains {
                 amount: Amount::Unlimited,
                 cost: 1,
                 on_degraded: OnDegraded::FairShare,
+                sharing: None,
                 disclose: true,
             };
             let set = compiler.set(&rule, Mode::Enforce, &[stand_in])?;

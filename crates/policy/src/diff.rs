@@ -11,7 +11,7 @@ use std::slice::from_ref;
 use crate::file::write;
 use crate::model::{
     Amount, DescriptorDomain, DescriptorLimit, DescriptorNode, Limit, Mode, Plan, PlanName, Policy,
-    Rule, RuleLimits, RuleName, Subject, SubjectId,
+    Rule, RuleLimits, RuleName, Sharing, Subject, SubjectId,
 };
 use crate::rate::Window;
 
@@ -294,19 +294,33 @@ const fn counter(limit: &Limit) -> Option<(Window, &'static str)> {
 }
 
 fn limit_fields(changes: &mut Vec<Change>, item: &Item, old: &Limit, new: &Limit) {
-    let mut each = |name, from: String, to: String| {
-        field(changes, item, name, (from, to), Counters::Kept);
+    let mut each = |name, from: String, to: String, counters| {
+        field(changes, item, name, (from, to), counters);
     };
-    each("rate", write::amount(old.amount), write::amount(new.amount));
-    each("cost", old.cost.to_string(), new.cost.to_string());
+    let kept = Counters::Kept;
+    let (from, to) = (write::amount(old.amount), write::amount(new.amount));
+    each("rate", from, to, kept);
+    each("cost", old.cost.to_string(), new.cost.to_string(), kept);
     let degraded = |limit: &Limit| write::on_degraded(limit.on_degraded).to_owned();
-    each("on_degraded", degraded(old), degraded(new));
-    each(
-        "disclose",
-        old.disclose.to_string(),
-        new.disclose.to_string(),
-    );
-    each("name", old.name.to_string(), new.name.to_string());
+    each("on_degraded", degraded(old), degraded(new), kept);
+    let sharing = |limit: &Limit| {
+        let word = limit.sharing.map_or("as deployed", write::sharing);
+        word.to_owned()
+    };
+    each("sharing", sharing(old), sharing(new), resharing(old, new));
+    let (from, to) = (old.disclose.to_string(), new.disclose.to_string());
+    each("disclose", from, to, kept);
+    each("name", old.name.to_string(), new.name.to_string(), kept);
+}
+
+/// What a limit counted at one node is no leased credit, and the other way round.
+const fn resharing(old: &Limit, new: &Limit) -> Counters {
+    match (old.sharing, new.sharing) {
+        (Some(Sharing::Lease | Sharing::Fixed), Some(Sharing::Lease | Sharing::Fixed)) => {
+            Counters::Kept
+        }
+        (Some(Sharing::Local | Sharing::Lease | Sharing::Fixed) | None, _) => Counters::Anew,
+    }
 }
 
 /// Every limit of the descriptor trees, by the name that its counters have.

@@ -324,7 +324,20 @@ pub enum Mode {
     Shadow,
 }
 
-/// One limit. Its identity is (rule, window, algorithm): a change of units keeps its counters.
+/// How the nodes of a fleet share a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// Not at all: each node admits the limit's units by itself.
+    #[default]
+    Local,
+    /// Credit is leased to the nodes where requests come: together they never admit more than the limit.
+    Lease,
+    /// Each node has the same fixed share.
+    Fixed,
+}
+
+/// One limit. Its identity is (rule, window, algorithm): a change of units keeps its counters. Whether it is counted at
+/// a node or shared belongs to it as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Its label.
@@ -335,6 +348,8 @@ pub struct Limit {
     pub cost: u32,
     /// What happens when its credit cannot be renewed.
     pub on_degraded: OnDegraded,
+    /// How the nodes of a fleet share it; `None` is as the deployment says.
+    pub sharing: Option<Sharing>,
     /// Whether answers to clients may show its figures.
     pub disclose: bool,
 }

@@ -32,6 +32,7 @@ pub fn limit(units: u64, window_ms: u64, algorithm: Algorithm) -> Limit {
         },
         cost: 1,
         on_degraded: OnDegraded::FairShare,
+        sharing: None,
         disclose: true,
     }
 }

@@ -45,6 +45,7 @@ fn limit(units: u64, window_ms: u64) -> Limit {
         },
         cost: 1,
         on_degraded: OnDegraded::FairShare,
+        sharing: None,
         disclose: true,
     }
 }

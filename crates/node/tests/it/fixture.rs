@@ -165,6 +165,7 @@ pub fn limit(units: u64, window_ms: u64) -> Limit {
         },
         cost: 1,
         on_degraded: OnDegraded::default(),
+        sharing: None,
         disclose: true,
     }
 }

@@ -202,6 +202,7 @@ impl Reader<'_> {
                 amount,
                 cost: 1,
                 on_degraded: OnDegraded::default(),
+                sharing: None,
                 // That project tells clients of every limit.
                 disclose: true,
             },

@@ -5,7 +5,7 @@
 use crate::fault::{FaultKind, Faults, Quoted, Read, Reported};
 use crate::fields::{Fields, Place};
 use crate::file::names::read_name;
-use crate::model::{Algorithm, Amount, Limit, LimitName, OnDegraded};
+use crate::model::{Algorithm, Amount, Limit, LimitName, OnDegraded, Sharing};
 use crate::rate::text::{self, RateTextError, Written};
 use crate::rate::{Rate, RateError, Window};
 use crate::yaml::Content;
@@ -14,7 +14,7 @@ use crate::yaml::Content;
 pub const MAX_LIMITS: usize = 16;
 
 /// The fields of a limit.
-pub const LIMIT: [&str; 9] = [
+pub const LIMIT: [&str; 10] = [
     "rate",
     "units",
     "window",
@@ -22,6 +22,7 @@ pub const LIMIT: [&str; 9] = [
     "burst",
     "cost",
     "on_degraded",
+    "sharing",
     "disclose",
     "name",
 ];
@@ -50,6 +51,12 @@ const ON_DEGRADED: [(&str, OnDegraded); 3] = [
     ("fair_share", OnDegraded::FairShare),
     ("fail_open", OnDegraded::FailOpen),
     ("fail_closed", OnDegraded::FailClosed),
+];
+
+const SHARING: [(&str, Sharing); 3] = [
+    ("local", Sharing::Local),
+    ("lease", Sharing::Lease),
+    ("fixed", Sharing::Fixed),
 ];
 
 /// Reads a list of limits, in which no two may share a name or a counter.
@@ -112,6 +119,7 @@ fn read_limit(faults: &mut Faults, place: Place<'_>) -> Read<Limit> {
             amount,
             cost: 1,
             on_degraded: OnDegraded::default(),
+            sharing: None,
             disclose: false,
         });
     }
@@ -123,19 +131,44 @@ fn read_limit(faults: &mut Faults, place: Place<'_>) -> Read<Limit> {
     let on_degraded = fields.optional(faults, "on_degraded", |faults, place| {
         place.word(faults, &ON_DEGRADED)
     });
+    let sharing = fields.optional(faults, "sharing", |faults, place| {
+        place.word(faults, &SHARING)
+    });
     let disclose = fields.optional(faults, "disclose", |faults, place| place.truth(faults));
     let name = fields.optional(faults, "name", |faults, place| {
         read_name(faults, place, "a name for the limit").map(LimitName::new)
     });
     let amount = amount?;
     let cost = check_cost(faults, &fields, amount, cost?)?;
+    let sharing = check_sharing(faults, &fields, amount, sharing?)?;
     Ok(Limit {
         name: name?.unwrap_or_else(|| default_name(amount)),
         amount,
         cost,
         on_degraded: on_degraded?.unwrap_or_default(),
+        sharing,
         disclose: disclose?.unwrap_or(false),
     })
+}
+
+/// A quota that never renews has no windows to lease credit for.
+fn check_sharing(
+    faults: &mut Faults,
+    fields: &Fields<'_>,
+    amount: Amount,
+    sharing: Option<Sharing>,
+) -> Read<Option<Sharing>> {
+    match (amount, sharing) {
+        (Amount::Metered { rate, .. }, Some(Sharing::Lease | Sharing::Fixed))
+            if rate.window == Window::Forever =>
+        {
+            let problem = "shares a quota that never renews";
+            let help =
+                "write `local`, and give each node its part; or give the limit a window".to_owned();
+            Err(fields.fault_of(faults, "sharing", FaultKind::Conflict, problem, help))
+        }
+        (_, sharing) => Ok(sharing),
+    }
 }
 
 fn default_name(amount: Amount) -> LimitName {

@@ -393,6 +393,8 @@ struct DetailedLimit {
     cost: Option<u32>,
     /// What happens when the limit's credit cannot be renewed. Default: fair_share.
     on_degraded: Option<OnDegraded>,
+    /// How the nodes of a fleet share the limit. Default: as the node is configured.
+    sharing: Option<Sharing>,
     /// Whether answers to clients may show this limit's figures. Default: false.
     disclose: Option<bool>,
     /// Its label in metrics and answers. Default: its window.
@@ -419,4 +421,15 @@ enum OnDegraded {
     FailOpen,
     /// Refuse with 503.
     FailClosed,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case", inline)]
+enum Sharing {
+    /// Not at all: each node admits the limit's units by itself.
+    Local,
+    /// Credit is leased to the nodes where requests come.
+    Lease,
+    /// Each node has the same fixed share.
+    Fixed,
 }

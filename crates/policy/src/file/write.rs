@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use crate::model::{
     Algorithm, Amount, ClientAddressReading, ForwardingHeader, IdentityReading, IdentitySource,
     KeyPart, KeySource, Limit, Mode, Normalizer, OnAbsent, OnDegraded, PathReading, Policy, Rule,
-    RuleLimits, RuleName, Subject, SubjectId, ValueCondition, When,
+    RuleLimits, RuleName, Sharing, Subject, SubjectId, ValueCondition, When,
 };
 
 /// A policy as the text of a file.
@@ -124,10 +124,14 @@ fn write_when(f: &mut fmt::Formatter<'_>, when: &When) -> fmt::Result {
 #[must_use]
 pub fn limit(limit: &Limit) -> String {
     format!(
-        "{{rate: {}, cost: {}, on_degraded: {}, disclose: {}, name: {}}}",
+        "{{rate: {}, cost: {}, on_degraded: {}, {}disclose: {}, name: {}}}",
         amount(limit.amount),
         limit.cost,
         on_degraded(limit.on_degraded),
+        // Left out where the deployment decides: there is no word for that.
+        limit
+            .sharing
+            .map_or_else(String::new, |how| format!("sharing: {}, ", sharing(how))),
         limit.disclose,
         scalar(limit.name.as_str())
     )
@@ -159,6 +163,16 @@ pub(crate) const fn on_degraded(on_degraded: OnDegraded) -> &'static str {
         OnDegraded::FairShare => "fair_share",
         OnDegraded::FailOpen => "fail_open",
         OnDegraded::FailClosed => "fail_closed",
+    }
+}
+
+/// The word of a policy file for it.
+#[must_use]
+pub const fn sharing(sharing: Sharing) -> &'static str {
+    match sharing {
+        Sharing::Local => "local",
+        Sharing::Lease => "lease",
+        Sharing::Fixed => "fixed",
     }
 }
 

@@ -38,7 +38,7 @@ plans:
   pro: {limits: [100/s]}
 default_plan: pro
 subjects:
-  - {user: bob, plan: pro, rules: {login: [{rate: 9/min, cost: 2, disclose: true}]}}
+  - {user: bob, plan: pro, rules: {login: [{rate: 9/min, cost: 2, sharing: lease, disclose: true}]}}
   - {user: carol, plan: pro}
 rules:
   - {name: api, by: [api_key, path], on_absent: deny, mode: shadow, limits: [10/s]}

@@ -86,8 +86,21 @@ fn metered() -> impl Strategy<Value = Limit> {
         OnDegraded::FailOpen,
         OnDegraded::FailClosed,
     ]);
-    (names(), amount, 1_u32..100, on_degraded, any::<bool>()).prop_map(
-        |(name, amount, cost, on_degraded, disclose)| {
+    let sharing = sample::select(vec![
+        None,
+        Some(Sharing::Local),
+        Some(Sharing::Lease),
+        Some(Sharing::Fixed),
+    ]);
+    (
+        names(),
+        amount,
+        1_u32..100,
+        on_degraded,
+        sharing,
+        any::<bool>(),
+    )
+        .prop_map(|(name, amount, cost, on_degraded, sharing, disclose)| {
             let most = match amount {
                 Amount::Unlimited | Amount::Deny => u64::MAX,
                 Amount::Metered {
@@ -96,16 +109,18 @@ fn metered() -> impl Strategy<Value = Limit> {
                 } => burst,
                 Amount::Metered { rate, .. } => rate.units,
             };
+            let endless =
+                matches!(amount, Amount::Metered { rate, .. } if rate.window == Window::Forever);
             let cost = u32::try_from(u64::from(cost).min(most)).unwrap();
             Limit {
                 name: LimitName::new(&name),
                 amount,
                 cost,
                 on_degraded,
+                sharing: sharing.filter(|how| !endless || *how == Sharing::Local),
                 disclose,
             }
-        },
-    )
+        })
 }
 
 fn values() -> impl Strategy<Value = ValueCondition> {

@@ -14,6 +14,7 @@ fn limit(name: &str) -> DescriptorLimit {
             amount: Amount::Unlimited,
             cost: 1,
             on_degraded: OnDegraded::FairShare,
+            sharing: None,
             disclose: true,
         },
         mode: Mode::Enforce,
