@@ -6,6 +6,7 @@
 
 pub mod file;
 pub mod ledger;
+pub mod members;
 pub mod nats;
 pub mod record;
 pub mod slots;

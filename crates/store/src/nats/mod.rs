@@ -5,9 +5,11 @@
 
 mod ledger;
 mod link;
+mod members;
 
 pub use self::ledger::NatsLedger;
 pub use self::link::{Credentials, LinkError, LinkState, NatsLink, NatsSettings, Secret, Tls};
+pub use self::members::{Fleet, Kept, MembersError, NatsMembers, SharedMembership};
 
 /// A name as one token of a subject, and as part of a stream's name: `.` would divide it, so `_` becomes `__` and `.`
 /// becomes `_-`. No two names become the same token.

@@ -5,6 +5,7 @@
 
 mod conformance;
 mod file;
+mod members;
 mod nats;
 mod relay;
 mod server;

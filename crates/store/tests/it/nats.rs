@@ -12,7 +12,7 @@ use crate::conformance::{Store, bucket, change, fence, suite};
 use crate::relay::Relay;
 use crate::server::{NatsServer, eventually, now};
 
-fn settings(url: String, credentials: Credentials) -> NatsSettings {
+pub fn settings(url: String, credentials: Credentials) -> NatsSettings {
     NatsSettings {
         servers: vec![url],
         name: "test".to_owned(),
@@ -22,7 +22,7 @@ fn settings(url: String, credentials: Credentials) -> NatsSettings {
     }
 }
 
-async fn connect(url: String) -> NatsLink {
+pub async fn connect(url: String) -> NatsLink {
     let link = NatsLink::open(&settings(url, Credentials::None))
         .await
         .unwrap();
