@@ -1,4 +1,4 @@
-//! Compiles the vendored protobufs without protoc, and keeps their descriptors for reflection.
+//! Compiles the protobufs without protoc, and keeps the descriptors of the public ones for reflection.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,8 @@ use prost_types::field_descriptor_proto::Type;
 
 const ROOT: &str = "proto";
 const RLS: &str = "envoy/service/ratelimit/v3/rls.proto";
+/// What only nodes speak: not in the reflection.
+const PEER: &str = "leasehold/peer/v1/peer.proto";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={ROOT}");
@@ -26,6 +28,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         .build_transport(false)
         .compile_fds(files)?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        // An envelope is taken out of what was read, not copied.
+        .bytes(".leasehold.peer.v1.Frame")
+        .compile_fds(protox::compile([PEER], [ROOT])?)?;
     Ok(())
 }
 

@@ -1,8 +1,9 @@
-//! Leasehold's wire formats: vendored protobufs, the code generated from them, and checked conversions to the types
-//! that the gate takes.
+//! Leasehold's wire formats: protobufs, vendored and its own, the code generated from them, and checked conversions to
+//! the types that the gate and the lease protocol take.
 //!
 //! Nothing here decides: a conversion either understands a message or says which field it could not use.
 
+pub mod peer;
 pub mod rls;
 
 /// Generated code, laid out as the packages are. The comments in it are Envoy's.
@@ -62,5 +63,17 @@ pub mod xds {
     }
 }
 
-/// The `FileDescriptorSet` of all services here and what they import, encoded, for gRPC reflection.
+/// Generated code of our own messages.
+#[allow(missing_docs, clippy::all, rustdoc::all)]
+pub mod leasehold {
+    /// `leasehold.peer`.
+    pub mod peer {
+        /// `leasehold.peer.v1`.
+        pub mod v1 {
+            tonic::include_proto!("leasehold.peer.v1");
+        }
+    }
+}
+
+/// The `FileDescriptorSet` of all public services here and what they import, encoded, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
