@@ -10,6 +10,7 @@ pub mod drain;
 pub mod health;
 pub mod log;
 pub mod metrics;
+pub mod peers;
 pub mod reload;
 pub mod render;
 pub mod rls;
