@@ -6,15 +6,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use lease::terms::Terms;
 use policy::model::{
-    Algorithm, Amount, ApiKeyHash, ClientAddressReading, IdentityReading, KeyPart, Limit, Mode,
-    OnAbsent, PathReading, PlanName, Policy, RuleLimits, RuleName, SubjectId, When,
+    Algorithm, Amount, ApiKeyHash, ClientAddressReading, IdentityReading, KeyPart, Limit,
+    LimitName, Mode, OnAbsent, PathReading, PlanName, Policy, RuleLimits, RuleName, Sharing,
+    SubjectId, When,
 };
 use policy::rate::Window;
 
 use crate::decision::{LimitFacts, LimitNumber};
 use crate::descriptors::Domains;
 use crate::explain::LimitsFrom;
+use crate::fleet::{self, Fleet, Unshareable};
 use crate::hash::{KeyHash, KeyHasher, LimitIdentity};
 use crate::key::KeyBuilder;
 use crate::matcher::Matcher;
@@ -55,6 +58,9 @@ pub struct Compiled {
     pub(crate) subjects: Subjects,
     pub(crate) domains: Domains,
     pub(crate) absent_key: KeyHash,
+    pub(crate) revision: u64,
+    /// How a limit that a request brings along is shared.
+    pub(crate) sharing: Sharing,
 }
 
 /// One rule.
@@ -87,6 +93,8 @@ impl CompiledRule {
 pub(crate) struct CompiledLimit {
     pub(crate) facts: LimitFacts,
     pub(crate) meter: Option<Meter>,
+    /// If the limit is shared in a fleet: then the meter is that of its credit.
+    pub(crate) terms: Option<Terms>,
     pub(crate) identity: LimitIdentity,
     pub(crate) cost: u32,
     /// Refuses only if all limits of this kind that a request meets have no room.
@@ -157,6 +165,16 @@ pub enum CompileError {
         /// The name.
         rule: RuleName,
     },
+    /// A limit cannot be shared in a fleet as it asks.
+    #[error("limit `{limit}` of rule `{rule}` cannot be shared: {why}")]
+    Unshareable {
+        /// The rule.
+        rule: RuleName,
+        /// The limit.
+        limit: LimitName,
+        /// Why.
+        why: Unshareable,
+    },
     /// More of something than the compiled form can number.
     #[error("the policy has too many limits")]
     TooLarge,
@@ -170,10 +188,12 @@ impl Compiled {
     pub(crate) fn new(
         policy: &Policy,
         hasher: &KeyHasher,
+        fleet: Option<Fleet>,
         number: &mut Numbering<'_>,
     ) -> Result<Self, CompileError> {
         let mut compiler = Compiler {
             hasher,
+            fleet,
             number,
             limits: Vec::new(),
         };
@@ -261,6 +281,8 @@ impl Compiled {
             subjects,
             domains,
             absent_key: KeyBuilder::absent(hasher),
+            revision: fleet.map_or(0, |fleet| fleet.revision),
+            sharing: fleet.map_or(Sharing::Local, |fleet| fleet.sharing),
         })
     }
 
@@ -303,6 +325,7 @@ fn unknown(what: &'static str, name: &str) -> CompileError {
 /// Collects limits into the flat list.
 pub(crate) struct Compiler<'c, 'n> {
     pub(crate) hasher: &'c KeyHasher,
+    fleet: Option<Fleet>,
     number: &'c mut Numbering<'n>,
     pub(crate) limits: Vec<CompiledLimit>,
 }
@@ -353,6 +376,23 @@ impl Compiler<'_, '_> {
         })
     }
 
+    /// A limit as the fleet shares it; `None` if this node counts it by itself. A node alone has nobody to share with,
+    /// but refuses what could not be shared all the same.
+    fn terms(&self, rule: &RuleName, limit: &Limit) -> Result<Option<Terms>, CompileError> {
+        let Amount::Metered { rate, algorithm } = limit.amount else {
+            return Ok(None);
+        };
+        let Fleet { sharing, revision } = self.fleet.unwrap_or_default();
+        let sharing = limit.sharing.unwrap_or(sharing);
+        let terms = fleet::terms(rate, algorithm, limit.on_degraded, sharing, revision);
+        let terms = terms.map_err(|why| CompileError::Unshareable {
+            rule: rule.clone(),
+            limit: limit.name.clone(),
+            why,
+        })?;
+        Ok(terms.filter(|_| self.fleet.is_some()))
+    }
+
     /// Adds limits that apply together.
     pub(crate) fn set(
         &mut self,
@@ -365,7 +405,9 @@ impl Compiler<'_, '_> {
         }
         let start = self.limits.len();
         for limit in limits {
-            let identity = limit_identity(self.hasher, rule.as_str(), limit.amount);
+            let terms = self.terms(rule, limit)?;
+            let identity =
+                limit_identity(self.hasher, rule.as_str(), limit.amount, terms.is_some());
             let metered = matches!(limit.amount, Amount::Metered { .. });
             if metered
                 && self.limits[start..]
@@ -385,7 +427,11 @@ impl Compiler<'_, '_> {
                     on_degraded: limit.on_degraded,
                     disclose: limit.disclose,
                 },
-                meter: Meter::of(limit.amount),
+                meter: match &terms {
+                    Some(terms) => Some(Meter::leased(terms)),
+                    None => Meter::of(limit.amount),
+                },
+                terms,
                 identity,
                 cost: limit.cost,
                 quota_mode: false,
@@ -400,8 +446,14 @@ impl Compiler<'_, '_> {
     }
 }
 
-/// The identity of a limit: rule, window and algorithm, whatever its units and burst.
-pub(crate) fn limit_identity(hasher: &KeyHasher, rule: &str, amount: Amount) -> LimitIdentity {
+/// The identity of a limit: rule, window and algorithm, whatever its units and burst; and whether it is shared, since
+/// what one node counted is no credit.
+pub(crate) fn limit_identity(
+    hasher: &KeyHasher,
+    rule: &str,
+    amount: Amount,
+    shared: bool,
+) -> LimitIdentity {
     let Amount::Metered { rate, algorithm } = amount else {
         return hasher.identity(&[b"unmetered", rule.as_bytes()]);
     };
@@ -415,7 +467,7 @@ pub(crate) fn limit_identity(hasher: &KeyHasher, rule: &str, amount: Amount) -> 
         Algorithm::TokenBucket { .. } => b"token_bucket",
     };
     hasher.identity(&[
-        b"metered",
+        if shared { b"shared" } else { b"metered" },
         rule.as_bytes(),
         &window_ms.to_le_bytes(),
         algorithm,

@@ -8,8 +8,10 @@ use std::time::Duration;
 use policy::model::{Amount, Mode, OnDegraded};
 use smallvec::SmallVec;
 
+use crate::account::Account;
 use crate::compile::{Compiled, CompiledLimit};
 use crate::decision::{Decision, Outcome, Refusal, Verdict};
+use crate::fleet::Dry;
 use crate::meter::Meter;
 use crate::request::Hits;
 use crate::resolve::{Charge, Met, Override, Resolved};
@@ -44,9 +46,9 @@ pub(crate) fn decide<'s>(
         key_absent,
     } = resolved;
     if let ([charge], false, true) = (charges.as_slice(), *key_absent, overrides.is_empty())
-        && let Some((limit, meter, cost)) = short_way(policy, charge)
+        && let Some((limit, account, cost)) = short_way(policy, charge)
     {
-        return decide_one(table, charge, limit, meter, cost, now, decision);
+        return decide_one(table, charge, limit, &account, cost, now, decision);
     }
     let mut bills: SmallVec<[Bill<'s, '_>; 4]> = SmallVec::new();
     for (index, charge) in charges.iter().enumerate() {
@@ -75,9 +77,9 @@ pub(crate) fn decide_met<'s>(
     };
     if let [met] = met
         && let charge = charge(met)
-        && let Some((limit, meter, cost)) = short_way(policy, &charge)
+        && let Some((limit, account, cost)) = short_way(policy, &charge)
     {
-        return decide_one(table, &charge, limit, meter, cost, now, decision);
+        return decide_one(table, &charge, limit, &account, cost, now, decision);
     }
     let mut bills: SmallVec<[Bill<'s, '_>; 4]> = SmallVec::new();
     for met in met {
@@ -92,11 +94,12 @@ pub(crate) fn decide_met<'s>(
 fn short_way<'s>(
     policy: &'s Compiled,
     charge: &Charge,
-) -> Option<(&'s CompiledLimit, &'s Meter, u64)> {
+) -> Option<(&'s CompiledLimit, Account<'s>, u64)> {
     let limit = policy.limit(charge.limit);
     match (&limit.meter, charge.hits) {
         (Some(meter), Hits::Take(hits)) => {
-            Some((limit, meter, hits.saturating_mul(u64::from(limit.cost))))
+            let account = Account::new(charge.bucket, limit, meter);
+            Some((limit, account, hits.saturating_mul(u64::from(limit.cost))))
         }
         (Some(_), Hits::GiveBack(_)) | (None, _) => None,
     }
@@ -109,24 +112,24 @@ fn decide_one<'s>(
     table: &Table,
     charge: &Charge,
     limit: &'s CompiledLimit,
-    meter: &Meter,
+    account: &Account<'_>,
     cost: u64,
     now: Now,
     decision: &mut Decision<'s>,
 ) {
-    let level = table.take(charge.bucket, limit.identity.group(), meter, cost, now);
+    let level = account.take(table, cost, now);
     decision.verdict = Verdict::Admitted;
     decision.outcomes.push(Outcome {
         part: charge.part,
         facts: &limit.facts,
         amount: limit.facts.amount,
         has_room: level.admitted,
-        remaining: Some(level.remaining(meter)),
-        reset_after: Duration::from_nanos(level.reset_after_ns(meter)),
+        remaining: Some(level.remaining(account.meter)),
+        reset_after: Duration::from_nanos(level.reset_after_ns(account.meter)),
         retry_after: None,
     });
     if !level.admitted {
-        uncharged(decision, limit, meter, &level, cost);
+        uncharged(decision, limit, account, &level, cost);
     }
 }
 
@@ -135,10 +138,11 @@ fn decide_one<'s>(
 fn uncharged(
     decision: &mut Decision<'_>,
     limit: &CompiledLimit,
-    meter: &Meter,
+    account: &Account<'_>,
     level: &Level,
     cost: u64,
 ) {
+    decision.dry.extend(account.dry(level, cost));
     let Some(refusal) = lack(level, limit.facts.on_degraded) else {
         for outcome in &mut decision.outcomes {
             outcome.has_room = true;
@@ -149,7 +153,7 @@ fn uncharged(
         Mode::Enforce => decision.verdict = Verdict::Refused(refusal),
         Mode::Shadow => {}
     }
-    let retry_after = level.retry_after_ns(meter, cost);
+    let retry_after = level.retry_after_ns(account.meter, cost);
     for outcome in &mut decision.outcomes {
         outcome.retry_after = retry_after.map(Duration::from_nanos);
     }
@@ -197,8 +201,39 @@ fn decide_bills<'s>(
         }
     }
     decision.verdict = verdict;
+    tell_dry(bills, verdict, &mut decision.dry);
     for bill in bills.iter() {
         decision.outcomes.push(bill.outcome(table, now));
+    }
+}
+
+/// Tells what credit to ask for, if any: see [`Decision::dry`].
+fn tell_dry(bills: &[Bill<'_, '_>], verdict: Verdict, dry: &mut Vec<Dry>) {
+    let asks_for = match verdict {
+        Verdict::Admitted => Force::Shadow,
+        Verdict::Refused(Refusal::OverLimit) => Force::Strict,
+        // Nothing that credit would mend.
+        Verdict::Refused(Refusal::Never | Refusal::KeyAbsent | Refusal::Unavailable) => return,
+    };
+    let quotas_refuse = asks_for == Force::Strict && no_quota_has_room(bills);
+    for bill in bills {
+        let lacks = match bill.force() {
+            Force::Quota => quotas_refuse,
+            force => force == asks_for,
+        } && !bill.has_room();
+        if !lacks {
+            continue;
+        }
+        match bill.dry() {
+            Some(one) => dry.push(one),
+            // Any of the quotas would do; without this one nothing does.
+            None if bill.force() == Force::Strict => return dry.clear(),
+            None => {}
+        }
+    }
+    let helps = |bill: &Bill<'_, '_>| bill.force() == Force::Quota && bill.dry().is_some();
+    if quotas_refuse && !bills.iter().any(helps) {
+        dry.clear();
     }
 }
 
@@ -224,6 +259,9 @@ fn charge_all_or_none(
         bill.look(table, now);
     }
     if let Some(refusal) = refusal(bills, key_absent) {
+        for bill in bills.iter().filter(|bill| !bill.has_room()) {
+            bill.count_unmet(table, now);
+        }
         return Verdict::Refused(refusal);
     }
     for force in [Force::Strict, Force::Quota, Force::Shadow] {
@@ -314,8 +352,29 @@ impl<'s, 'r> Bill<'s, 'r> {
         }
     }
 
-    const fn group(&self) -> u64 {
-        self.limit.identity.group()
+    /// Where it is counted; `None` if it is not.
+    #[inline]
+    fn account(&self) -> Option<Account<'_>> {
+        let terms = match self.brought {
+            Some(brought) => brought.terms.as_ref(),
+            None => self.limit.terms.as_ref(),
+        };
+        self.meter().map(|meter| Account {
+            terms,
+            ..Account::new(self.charge.bucket, self.limit, meter)
+        })
+    }
+
+    /// The credit that it lacked, as it was last looked at, if it is for want of credit that it has no room.
+    fn dry(&self) -> Option<Dry> {
+        self.account()?.dry(self.level.as_ref()?, self.cost)
+    }
+
+    /// Counts as demand what a look refused: no charge did.
+    fn count_unmet(&self, table: &Table, now: Now) {
+        if let Some(account) = self.account() {
+            account.count_unmet(table, self.cost, now);
+        }
     }
 
     fn force(&self) -> Force {
@@ -327,15 +386,18 @@ impl<'s, 'r> Bill<'s, 'r> {
     }
 
     fn look(&mut self, table: &Table, now: Now) {
-        if let Some(meter) = self.meter() {
-            self.level = Some(table.look(self.charge.bucket, self.group(), meter, self.cost, now));
-        }
+        let level = self
+            .account()
+            .map(|account| account.look(table, self.cost, now));
+        self.level = level.or(self.level);
     }
 
     /// Charges, and says whether there was room.
     fn take(&mut self, table: &Table, now: Now) -> bool {
-        if let Some(meter) = self.meter() {
-            let level = table.take(self.charge.bucket, self.group(), meter, self.cost, now);
+        if let Some(level) = self
+            .account()
+            .map(|account| account.take(table, self.cost, now))
+        {
             self.charged = level.admitted;
             self.level = Some(level);
         }
@@ -344,15 +406,8 @@ impl<'s, 'r> Bill<'s, 'r> {
 
     /// Takes back a charge that [`Bill::take`] made.
     fn undo(&mut self, table: &Table, now: Now) {
-        if let (Some(meter), Some(level)) = (self.meter(), &self.level) {
-            table.undo(
-                self.charge.bucket,
-                self.group(),
-                meter,
-                self.cost,
-                level,
-                now,
-            );
+        if let (Some(account), Some(level)) = (self.account(), &self.level) {
+            account.undo(table, self.cost, level, now);
         }
         self.charged = false;
     }
@@ -375,9 +430,9 @@ impl<'s, 'r> Bill<'s, 'r> {
     }
 
     fn give_back(&self, table: &Table, now: Now) {
-        if let (Hits::GiveBack(hits), Some(meter)) = (self.charge.hits, self.meter()) {
+        if let (Hits::GiveBack(hits), Some(account)) = (self.charge.hits, self.account()) {
             let units = hits.saturating_mul(u64::from(self.limit.cost));
-            table.give_back(self.charge.bucket, meter, units, now);
+            account.give_back(table, units, now);
         }
     }
 
@@ -396,15 +451,14 @@ impl<'s, 'r> Bill<'s, 'r> {
             reset_after: Duration::ZERO,
             retry_after: None,
         };
-        let Some(meter) = self.meter() else {
+        let Some(account) = self.account() else {
             return outcome;
         };
+        let meter = account.meter;
         let level = match (self.charge.hits, &self.level) {
             // What was given back is seen only by a fresh look.
             (Hits::Take(_), Some(level)) => *level,
-            (Hits::Take(_), None) | (Hits::GiveBack(_), _) => {
-                table.look(self.charge.bucket, self.group(), meter, 0, now)
-            }
+            (Hits::Take(_), None) | (Hits::GiveBack(_), _) => account.look(table, 0, now),
         };
         outcome.remaining = Some(level.remaining(meter));
         outcome.reset_after = Duration::from_nanos(level.reset_after_ns(meter));

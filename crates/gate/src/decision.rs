@@ -8,6 +8,8 @@ use std::time::Duration;
 use policy::model::{Amount, LimitName, Mode, OnDegraded, RuleName};
 use smallvec::SmallVec;
 
+use crate::fleet::Dry;
+
 /// A limit's number within the gate's life: the same for the same identity across policies, for counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LimitNumber(pub u32);
@@ -41,6 +43,11 @@ pub struct Decision<'s> {
     pub verdict: Verdict,
     /// Every limit that was met, in the order of parts and rules; shadow ones too.
     pub outcomes: SmallVec<[Outcome<'s>; 4]>,
+    /// Credit that this node lacked and that the fleet may have. Of a refused request: each shared limit that refused
+    /// it, if nothing but want of credit did, so that it is worth asking for all of them, once, and deciding again. Of
+    /// an admitted one: shared limits in shadow mode, to be asked for without waiting. Empty otherwise, and then
+    /// nothing was allocated for it.
+    pub dry: Vec<Dry>,
 }
 
 impl Decision<'_> {
@@ -50,6 +57,7 @@ impl Decision<'_> {
         Self {
             verdict: Verdict::Admitted,
             outcomes: SmallVec::new(),
+            dry: Vec::new(),
         }
     }
 }

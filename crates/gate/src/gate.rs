@@ -7,11 +7,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use policy::model::{ClientAddressReading, IdentityReading, Limit, LimitName, Policy, RuleName};
+use lease::terms::Terms;
+use policy::model::{
+    ClientAddressReading, IdentityReading, Limit, LimitName, Policy, RuleName, Sharing,
+};
 
 use crate::compile::{CompileError, Compiled};
 use crate::decide;
 use crate::decision::{Decision, LimitFacts, LimitNumber};
+use crate::fleet::Fleet;
 use crate::hash::{HashSecret, KeyHasher};
 use crate::request::{Hits, Part};
 use crate::resolve::{Met, Resolved};
@@ -23,6 +27,8 @@ pub struct Gate {
     table: Table,
     hasher: KeyHasher,
     compiled: ArcSwap<Compiled>,
+    /// How limits are shared that do not say; `None` of a node alone.
+    sharing: Option<Sharing>,
     /// Locked only while a policy is installed.
     numbers: Mutex<Numbers>,
 }
@@ -47,18 +53,43 @@ impl Numbers {
 }
 
 impl Gate {
-    /// Puts a table under a policy.
+    /// Puts a table under a policy, for a node alone: it counts every limit by itself, however it is to be shared.
     ///
     /// # Errors
     /// [`CompileError`] if the policy cannot be enforced as it stands.
     pub fn new(table: Table, secret: &HashSecret, policy: &Policy) -> Result<Self, CompileError> {
+        Self::with(table, secret, policy, None)
+    }
+
+    /// The same for a node of a fleet. Shared limits admit what credit is installed for them in
+    /// [`LeasedTable`](crate::leased::LeasedTable): nothing, until the lease protocol runs.
+    ///
+    /// # Errors
+    /// [`CompileError`] if the policy cannot be enforced as it stands, or a limit cannot be shared as it asks.
+    pub fn in_fleet(
+        table: Table,
+        secret: &HashSecret,
+        policy: &Policy,
+        fleet: Fleet,
+    ) -> Result<Self, CompileError> {
+        Self::with(table, secret, policy, Some(fleet))
+    }
+
+    fn with(
+        table: Table,
+        secret: &HashSecret,
+        policy: &Policy,
+        fleet: Option<Fleet>,
+    ) -> Result<Self, CompileError> {
         let hasher = KeyHasher::new(secret);
         let mut numbers = Numbers::default();
-        let compiled = Compiled::new(policy, &hasher, &mut |rule, limit| numbers.of(rule, limit))?;
+        let mut number = |rule: &RuleName, limit: &Limit| numbers.of(rule, limit);
+        let compiled = Compiled::new(policy, &hasher, fleet, &mut number)?;
         Ok(Self {
             table,
             hasher,
             compiled: ArcSwap::from_pointee(compiled),
+            sharing: fleet.map(|fleet| fleet.sharing),
             numbers: Mutex::new(numbers),
         })
     }
@@ -68,11 +99,20 @@ impl Gate {
     /// # Errors
     /// [`CompileError`]; the policy before stays in force.
     pub fn install(&self, policy: &Policy) -> Result<(), CompileError> {
+        let revision = self.compiled.load().revision;
+        self.install_revision(policy, revision)
+    }
+
+    /// The same for a node of a fleet, where the policy has a number: see [`Fleet::revision`].
+    ///
+    /// # Errors
+    /// [`CompileError`]; the policy before stays in force.
+    pub fn install_revision(&self, policy: &Policy, revision: u64) -> Result<(), CompileError> {
         // A panic elsewhere cannot have left the numbers half-changed: each is one insertion.
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let compiled = Compiled::new(policy, &self.hasher, &mut |rule, limit| {
-            numbers.of(rule, limit)
-        })?;
+        let fleet = self.sharing.map(|sharing| Fleet { sharing, revision });
+        let mut number = |rule: &RuleName, limit: &Limit| numbers.of(rule, limit);
+        let compiled = Compiled::new(policy, &self.hasher, fleet, &mut number)?;
         self.compiled.store(Arc::new(compiled));
         Ok(())
     }
@@ -134,6 +174,7 @@ impl Gate {
         decision: &mut Decision<'s>,
     ) {
         decision.outcomes.clear();
+        decision.dry.clear();
         decide::decide_met(&self.table, policy, met, hits, now, decision);
     }
 
@@ -154,6 +195,19 @@ impl Compiled {
     /// What is known of every limit in force.
     pub fn limits(&self) -> impl Iterator<Item = &LimitFacts> {
         self.limits.iter().map(|limit| &limit.facts)
+    }
+
+    /// Every limit in force that is shared, as the lease protocol sees it.
+    pub fn shared(&self) -> impl Iterator<Item = (&LimitFacts, &Terms)> {
+        self.limits
+            .iter()
+            .filter_map(|limit| Some((&limit.facts, limit.terms.as_ref()?)))
+    }
+
+    /// The policy's number in the fleet; 0 of a node alone.
+    #[must_use]
+    pub const fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Where requests carry who they are from.

@@ -3,6 +3,7 @@
 //! [`Gate::check`] decides one request: it finds the limits that the request meets, and charges all of them or none.
 //! On the common path it takes no lock, allocates nothing and does no IO; it never reads a clock.
 
+mod account;
 mod algorithm;
 pub mod bucket;
 mod compile;
@@ -11,6 +12,7 @@ mod decide;
 pub mod decision;
 mod descriptors;
 pub mod explain;
+pub mod fleet;
 mod gate;
 pub mod hash;
 mod key;
@@ -27,6 +29,7 @@ mod trie;
 
 pub use compile::{CompileError, Compiled};
 pub use decision::{Decision, Outcome, Refusal, Verdict};
+pub use fleet::{Dry, Fleet};
 pub use gate::{Gate, Snapshot};
 pub use matcher::Unmet;
 pub use request::{Hits, Part, Request};

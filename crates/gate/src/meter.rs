@@ -156,6 +156,12 @@ impl Meter {
         }
     }
 
+    /// The most units of leased credit that a window's state can hold: the top bit of the count has another meaning.
+    #[inline]
+    pub(crate) const fn most_leased(&self) -> u64 {
+        self.count_mask() >> 1
+    }
+
     /// The largest count that a window's state can hold.
     pub(crate) const fn count_mask(&self) -> u64 {
         (1 << self.count_bits) - 1

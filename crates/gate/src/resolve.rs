@@ -1,11 +1,13 @@
 //! The first half of a decision: which limits a request meets, and in which buckets. It charges nothing.
 
+use lease::terms::Terms;
 use policy::model::{Amount, Mode, OnAbsent};
 use smallvec::SmallVec;
 
 use crate::bucket::BucketId;
 use crate::compile::{Compiled, CompiledRule, LimitIndex, LimitSet, limit_identity};
 use crate::descriptors::TreeMatches;
+use crate::fleet;
 use crate::hash::{KeyHash, KeyHasher};
 use crate::key::{KeyBuilder, PartTag};
 use crate::meter::Meter;
@@ -47,6 +49,24 @@ pub(crate) struct Override {
     pub(crate) charge: u16,
     pub(crate) amount: Amount,
     pub(crate) meter: Option<Meter>,
+    /// If it is shared in a fleet.
+    pub(crate) terms: Option<Terms>,
+}
+
+impl Override {
+    /// It is shared as the fleet shares limits that do not say. What cannot be shared is refused, or has fewer units.
+    fn new(compiled: &Compiled, charge: u16, amount: Amount) -> Self {
+        let (amount, terms) = fleet::terms_of_brought(amount, compiled.sharing, compiled.revision);
+        Self {
+            charge,
+            amount,
+            meter: match &terms {
+                Some(terms) => Some(Meter::leased(terms)),
+                None => Meter::of(amount),
+            },
+            terms,
+        }
+    }
 }
 
 impl Resolved {
@@ -174,12 +194,10 @@ impl Resolved {
             }
             let mut identity = compiled.limit(found.limit).identity;
             if let Some(amount) = part.request.limit_override {
-                identity = limit_identity(hasher, "override", amount);
-                self.overrides.push(Override {
-                    charge: u16::try_from(self.charges.len()).unwrap_or(u16::MAX),
-                    amount,
-                    meter: Meter::of(amount),
-                });
+                let charge = u16::try_from(self.charges.len()).unwrap_or(u16::MAX);
+                let brought = Override::new(compiled, charge, amount);
+                identity = limit_identity(hasher, "override", amount, brought.terms.is_some());
+                self.overrides.push(brought);
             }
             self.charges.push(Charge {
                 bucket: hasher.bucket(key.finish(), identity),

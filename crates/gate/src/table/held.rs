@@ -19,18 +19,12 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// The most units that a word can hold: the count's top bit says `announced`.
-    #[inline]
-    pub const fn most(meter: &Meter) -> u64 {
-        meter.count_mask() >> 1
-    }
-
     #[inline]
     pub fn unpack(meter: &Meter, state: u64) -> Self {
         Self {
             window: state >> meter.count_bits,
             announced: state >> (meter.count_bits - 1) & 1 == 1,
-            units: state & Self::most(meter),
+            units: state & meter.most_leased(),
         }
     }
 

@@ -159,7 +159,7 @@ impl Table {
         self.change(&key, meter, window, |units| {
             units
                 .checked_add(cost)
-                .filter(|units| *units <= Held::most(meter))
+                .filter(|units| *units <= meter.most_leased())
         })
         .is_some()
     }
@@ -282,7 +282,7 @@ fn add(slot: &Slot, key: &Key, meter: &Meter, window: u64, units: u64) -> Option
                 units,
             },
         };
-        if after.units > Held::most(meter) {
+        if after.units > meter.most_leased() {
             return Some(false);
         }
         if slot.words[which].replace(word, after.word(meter, key)) {

@@ -5,13 +5,16 @@ use std::cell::Cell;
 use std::num::NonZeroU64;
 
 use gate::bucket::BucketId;
-use gate::leased::subject;
+use gate::hash::HashSecret;
+use gate::leased::{LeasedTable, subject};
 use gate::meter::Meter;
 use gate::request::{Hits, Part};
 use gate::table::Table;
+use gate::{Fleet, Gate};
+use lease::credit::Credit;
 use lease::terms::{Mode, OnDegraded, Shape, Terms};
 use lease::time::Wall;
-use policy::model::KeySource;
+use policy::model::{KeySource, Sharing};
 
 use crate::fixture::*;
 
@@ -135,4 +138,37 @@ fn a_spend_allocates_nothing() {
     });
     assert_eq!(answers, (5, 15));
     assert_eq!(counted, 0);
+}
+
+/// The same through the gate, for several shared limits. Only a refusal that asks for credit makes a list.
+#[test]
+fn a_check_against_credit_allocates_nothing() {
+    let by = by(KeySource::ClientAddress);
+    let limits = vec![fixed(9, 1000), fixed(99, 60_000)];
+    let table = Table::anonymous(NonZeroU64::new(100).unwrap()).unwrap();
+    let fleet = Fleet {
+        sharing: Sharing::Lease,
+        revision: 1,
+    };
+    let policy = policy(vec![rule("a", &[], by, limits)]);
+    let gate = Gate::in_fleet(table, &HashSecret::new(1, [7; 32]), &policy, fleet).unwrap();
+    get("/").with(|request| {
+        let hits = Hits::Take(1);
+        let parts = [Part { request, hits }];
+        let policy = gate.snapshot();
+        let asks = gate.check(&policy, &parts, START).dry;
+        assert_eq!(asks.len(), 2);
+        for ask in asks {
+            let mut credit = LeasedTable::new(gate.table(), START);
+            assert!(credit.install(ask.bucket, &ask.terms, 5));
+        }
+        let mut admitted = 0;
+        let counted = allocations(|| {
+            for _ in 0..5 {
+                let decision = gate.check(&policy, &parts, START);
+                admitted += u32::from(decision.verdict == gate::Verdict::Admitted);
+            }
+        });
+        assert_eq!((admitted, counted), (5, 0));
+    });
 }

@@ -8,6 +8,7 @@ mod allocation;
 mod check;
 mod envoy_files;
 mod fixture;
+mod fleet;
 mod keys;
 mod matching;
 mod refused;

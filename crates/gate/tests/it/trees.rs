@@ -1,10 +1,16 @@
 //! Limits found in descriptor trees: what is charged, replaced, shared, brought along, and refused together.
 
+use std::num::NonZeroU64;
+
+use gate::hash::HashSecret;
+use gate::leased::LeasedTable;
 use gate::request::{Hits, Part, Request};
-use gate::{Gate, Refusal, Verdict};
+use gate::table::Table;
+use gate::{Dry, Fleet, Gate, Refusal, Verdict};
+use lease::credit::Credit;
 use policy::model::{
     Amount, DescriptorDomain, DescriptorLimit, DescriptorNode, DescriptorValue, Limit, Mode,
-    Policy, RuleName,
+    Policy, RuleName, Sharing,
 };
 
 use crate::fixture::*;
@@ -159,4 +165,91 @@ fn a_descriptor_may_bring_its_limit_along() {
         "the tree's own count is untouched"
     );
     assert!(!ask_with(&gate, &[entries], Some(Amount::Deny)).admitted());
+}
+
+/// Trees of a node in a fleet whose limits are shared.
+fn shared_gate(descriptors: Vec<DescriptorNode>) -> Gate {
+    let domains = vec![DescriptorDomain {
+        name: "edge".into(),
+        descriptors,
+    }];
+    let policy = Policy {
+        domains,
+        ..Policy::default()
+    };
+    let table = Table::anonymous(NonZeroU64::new(100).unwrap()).unwrap();
+    let fleet = Fleet {
+        sharing: Sharing::Lease,
+        revision: 1,
+    };
+    Gate::in_fleet(table, &HashSecret::new(1, [7; 32]), &policy, fleet).unwrap()
+}
+
+/// What such a request lacks.
+fn dry(gate: &Gate, descriptors: &[&[(&str, &str)]], brought: Option<Amount>) -> Vec<Dry> {
+    let parts: Vec<Part<'_>> = descriptors
+        .iter()
+        .map(|entries| Part {
+            request: Request {
+                domain: Some("edge"),
+                entries,
+                limit_override: brought,
+                ..Request::default()
+            },
+            hits: Hits::Take(1),
+        })
+        .collect();
+    gate.check(&gate.snapshot(), &parts, START).dry
+}
+
+fn install(gate: &Gate, dry: &Dry, units: u64) {
+    let mut credit = LeasedTable::new(gate.table(), START);
+    assert!(credit.install(dry.bucket, &dry.terms, units));
+}
+
+/// In a fleet a limit that is brought along is shared like one of the tree, and never counted at each node.
+#[test]
+fn a_limit_brought_along_is_shared() {
+    let gate = shared_gate(vec![node("user", None, Some(minute("user", 1)))]);
+    let entries: &[(&str, &str)] = &[("user", "a")];
+    let brought = Some(fixed(5, 60_000).amount);
+    let ask = dry(&gate, &[entries], brought)[0];
+    assert_eq!((ask.terms.units, ask.terms.window_ns), (5, 60 * SECOND_NS));
+    assert_ne!(ask.bucket, dry(&gate, &[entries], None)[0].bucket);
+    install(&gate, &ask, 2);
+    let admitted = (0..5)
+        .filter(|_| ask_with(&gate, &[entries], brought).admitted())
+        .count();
+    assert_eq!(admitted, 2);
+    // More than can be shared is as much as can be; what never renews is refused.
+    let huge = Some(fixed(u64::from(u32::MAX), 1000).amount);
+    let most = dry(&gate, &[entries], huge)[0].terms.units;
+    assert_eq!(most, (1 << 31) - 1);
+    let answer = ask_with(&gate, &[entries], Some(quota(5).amount));
+    assert_eq!(answer.verdict, Verdict::Refused(Refusal::Never));
+}
+
+/// Of quotas that refuse together any will do, and all are asked for.
+#[test]
+fn quotas_ask_together() {
+    let quota = |rule: &str, units| DescriptorLimit {
+        quota_mode: true,
+        ..minute(rule, units)
+    };
+    let mut own = quota("own", 1);
+    own.limit.sharing = Some(Sharing::Local);
+    let nodes = vec![
+        node("a", None, Some(quota("a", 9))),
+        node("b", None, Some(quota("b", 9))),
+        node("own", None, Some(own)),
+    ];
+    let gate = shared_gate(nodes);
+    let all: [&[(&str, &str)]; 3] = [&[("a", "1")], &[("b", "1")], &[("own", "1")]];
+    assert!(ask(&gate, &all).admitted(), "by the node's own");
+    let asks = dry(&gate, &all, None);
+    assert_eq!(asks.len(), 2);
+    assert_eq!(dry(&gate, &all[2..], None), []);
+    install(&gate, &asks[1], 1);
+    assert!(ask(&gate, &all).admitted());
+    assert!(!ask(&gate, &all).admitted());
 }

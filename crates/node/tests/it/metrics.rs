@@ -69,6 +69,7 @@ fn counts_are_what_was_charged() {
     telemetry.learn([&ip, &user, &trial]);
 
     let admitted = Decision {
+        dry: vec![],
         verdict: Verdict::Admitted,
         outcomes: smallvec![
             outcome(&ip, 3, true),
@@ -77,6 +78,7 @@ fn counts_are_what_was_charged() {
         ],
     };
     let refused = Decision {
+        dry: vec![],
         verdict: Verdict::Refused(Refusal::OverLimit),
         outcomes: smallvec![
             outcome(&ip, 0, false),
@@ -85,6 +87,7 @@ fn counts_are_what_was_charged() {
         ],
     };
     let absent = Decision {
+        dry: vec![],
         verdict: Verdict::Refused(Refusal::KeyAbsent),
         outcomes: smallvec![],
     };
@@ -217,6 +220,7 @@ fn many_limits_share_one_series() {
     telemetry.learn(&all);
     for facts in &all {
         let decision = Decision {
+            dry: vec![],
             verdict: Verdict::Admitted,
             outcomes: smallvec![outcome(facts, 1, true)],
         };
@@ -239,6 +243,7 @@ fn a_limit_whose_name_was_not_learnt_is_counted_all_the_same() {
     let telemetry = Telemetry::new(5, NOW);
     let unknown = facts(3, "unknown", Mode::Enforce);
     let decision = Decision {
+        dry: vec![],
         verdict: Verdict::Admitted,
         outcomes: smallvec![outcome(&unknown, 1, true)],
     };
@@ -261,6 +266,7 @@ fn nothing_is_lost_between_threads() {
     let limit = facts(0, "r", Mode::Enforce);
     telemetry.learn([&limit]);
     let decision = Decision {
+        dry: vec![],
         verdict: Verdict::Admitted,
         outcomes: smallvec![outcome(&limit, 1, true)],
     };

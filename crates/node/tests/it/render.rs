@@ -61,6 +61,7 @@ fn dry(facts: &LimitFacts, reset_ms: u64, retry_ms: Option<u64>) -> Outcome<'_> 
 
 fn refused(why: Refusal, outcomes: SmallVec<[Outcome<'_>; 4]>) -> Decision<'_> {
     Decision {
+        dry: vec![],
         verdict: Verdict::Refused(why),
         outcomes,
     }
@@ -68,6 +69,7 @@ fn refused(why: Refusal, outcomes: SmallVec<[Outcome<'_>; 4]>) -> Decision<'_> {
 
 fn admitted(outcomes: SmallVec<[Outcome<'_>; 4]>) -> Decision<'_> {
     Decision {
+        dry: vec![],
         verdict: Verdict::Admitted,
         outcomes,
     }
@@ -730,7 +732,7 @@ proptest! {
             reset_after: Duration::from_nanos(*reset),
             retry_after: retry.map(Duration::from_nanos),
         }).collect();
-        let decision = Decision { verdict, outcomes };
+        let decision = Decision { verdict, outcomes, dry: vec![] };
         let fields = told_fields(&decision, &dialect(which), None);
 
         for (index, (name, value)) in fields.iter().enumerate() {
