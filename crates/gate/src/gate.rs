@@ -62,7 +62,8 @@ impl Gate {
     }
 
     /// The same for a node of a fleet. Shared limits admit what credit is installed for them in
-    /// [`LeasedTable`](crate::leased::LeasedTable): nothing, until the lease protocol runs.
+    /// [`LeasedTable`](crate::leased::LeasedTable): nothing, until the lease protocol runs. Credit that a table continued
+    /// from a file still holds is dropped: the books of whom it was granted to are gone.
     ///
     /// # Errors
     /// [`CompileError`] if the policy cannot be enforced as it stands, or a limit cannot be shared as it asks.
@@ -72,6 +73,7 @@ impl Gate {
         policy: &Policy,
         fleet: Fleet,
     ) -> Result<Self, CompileError> {
+        table.forget_leased();
         Self::with(table, secret, policy, Some(fleet))
     }
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use gate::hash::HashSecret;
 use gate::leased::LeasedTable;
 use gate::request::{Hits, Part};
-use gate::table::Table;
+use gate::table::{Continued, MapOptions, OnDamage, Table};
 use gate::time::Now;
 use gate::{CompileError, Decision, Dry, Fleet, Gate, Refusal, Verdict};
 use lease::credit::Credit;
@@ -348,4 +348,41 @@ fn threads_charge_all_or_none() {
         assert_eq!(admitted + available(&gate, ask).0, 1500);
     }
     assert!(admitted > 0);
+}
+
+/// A node that goes on with its table's file keeps its counts, and drops the credit of the process before it: what that
+/// one was granted is none of this one's.
+#[test]
+fn credit_does_not_outlive_its_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = vec![
+        fixed(10, 60_000),
+        local(limit(10, 60_000, Algorithm::SlidingWindow)),
+    ];
+    let policy = policy(vec![rule("a", &[], by(KeySource::ClientAddress), limits)]);
+    let start = || {
+        let options = MapOptions {
+            live_buckets: NonZeroU64::new(100).unwrap(),
+            secret_check: 1,
+            now: START,
+            on_damage: OnDamage::Refuse,
+        };
+        let (table, became) = Table::mapped(&dir.path().join("table"), &options).unwrap();
+        let gate = Gate::in_fleet(table, &HashSecret::new(1, [7; 32]), &policy, LEASE).unwrap();
+        (gate, became)
+    };
+    let (gate, _) = start();
+    let ask = dry(&gate, 3)[0];
+    install(&gate, &ask, 9);
+    assert_eq!(verdict(&gate, 3), Verdict::Admitted);
+    drop(gate);
+    let (gate, became) = start();
+    assert_eq!(became, Continued::Continued);
+    assert_eq!(dry(&gate, 3), [ask]);
+    install(&gate, &ask, 3);
+    decide(&gate, 3, START, |decision| {
+        assert_eq!(decision.verdict, Verdict::Admitted);
+        assert_eq!(decision.outcomes[0].remaining, Some(0));
+        assert_eq!(decision.outcomes[1].remaining, Some(4));
+    });
 }
