@@ -21,7 +21,7 @@ use super::error::{Discard, TableError};
 use super::header::{HEADER_BYTES, MAGIC, PREAMBLE_BYTES, Preamble, VERSION};
 use super::probe::WINDOWS;
 use super::region::{self, Region};
-use super::slot::Slot;
+use super::slot::{NEVER, Slot};
 use super::sync::read;
 use super::{Table, sizes};
 use crate::time::Now;
@@ -311,7 +311,10 @@ impl Opened<'_> {
         }
         let sound = (0..region.slots()).all(|index| {
             let slot = region.slot(index);
-            slot.credit.iter().all(|credit| read(credit) == 0) && read(&slot.reach) < WINDOWS as u64
+            // Only a bucket that has the slot has demand counted in it, and a slot is never given back untagged.
+            let used = slot.words[0].load().tag != NEVER;
+            let demand = slot.credit.iter().any(|cell| read(cell) != 0);
+            (used || !demand) && read(&slot.reach) < WINDOWS as u64
         });
         Ok((!sound).then_some(Discard::Damaged))
     }
