@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::message::MOST_RECORDS;
 use crate::mutant::Mutant;
 
 /// How far ahead a pledge reaches (S8). A constant of the schema: all nodes count with the same one.
@@ -47,6 +48,8 @@ pub struct Config {
     pub most_held: usize,
     /// The most buckets that it keeps a ledger for at once.
     pub most_owned: usize,
+    /// The most records in one envelope; more go in several. 1 to 512.
+    pub most_records: usize,
     /// How many of the busiest buckets of an owner are folded apart from the rest.
     pub busiest: usize,
     /// A safety rule switched off, to see that the checkers notice.
@@ -69,6 +72,7 @@ impl Default for Config {
             backstop_multiple: 1,
             most_held: 1 << 20,
             most_owned: 1 << 20,
+            most_records: MOST_RECORDS,
             busiest: 16,
             #[cfg(feature = "mutants")]
             mutant: None,
@@ -184,6 +188,13 @@ impl Config {
                 1,
                 1 << 28,
                 "1 to 2^28 buckets",
+            ),
+            (
+                "most_records",
+                self.most_records as u128,
+                1,
+                MOST_RECORDS as u128,
+                "1 to 512 records",
             ),
         ];
         for (name, value, least, most, want) in in_range {

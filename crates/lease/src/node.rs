@@ -186,9 +186,10 @@ impl Node {
         let clock = Clock::start(boot, now.wall, !config.broken(Mutant::NoFloor));
         let views = Views::new(view);
         let past = if boot.first { Wall(0) } else { clock.boot };
+        let owner = Owner::new(LedgerId::new(me), past, &config);
         let mut node = Self {
             holder: Holder::default(),
-            owner: Owner::new(LedgerId::new(me), past),
+            owner,
             peers: Peers::default(),
             round: seed % 1024,
             next_round: now.instant,

@@ -37,6 +37,16 @@ impl Demand {
         }
     }
 
+    /// What to expect of the next window: as much as in this one, which is nearly over, spread over its rounds.
+    pub fn next_window(units: u64, rounds: u64) -> Self {
+        let rate = units.min(u64::MAX / ONE) * ONE / rounds.max(1);
+        Self {
+            rate,
+            known: true,
+            last_rate: rate,
+        }
+    }
+
     /// Nothing more is expected.
     pub fn stop(&mut self) {
         *self = Self::default();

@@ -46,6 +46,8 @@ pub(crate) struct Entry {
     /// The table's count of demand at the last look.
     pub counted: u64,
     pub demand: Demand,
+    /// Units asked for since the window began.
+    pub asked: u64,
     pub pending: u64,
     pub quantum: u64,
     pub exhausted: bool,
@@ -110,6 +112,7 @@ impl Entry {
             available: 0,
             counted: 0,
             demand: Demand::default(),
+            asked: 0,
             pending: 0,
             quantum: 1,
             exhausted: false,
@@ -222,6 +225,7 @@ impl Entry {
         let units = self.take(bucket, keep, most, credit, stats);
         if units > 0 {
             *of_mut(&mut self.returned, ledger) += units;
+            self.exhausted = false;
         }
         units
     }

@@ -26,6 +26,7 @@ mod grant;
 pub(crate) mod report;
 mod self_grant;
 
+use demand::Demand;
 use entry::Entry;
 
 /// The slowest that a quiet bucket is looked at, in rounds.
@@ -294,6 +295,7 @@ impl Holder {
             let since = self.round.saturating_sub(entry.looked);
             entry.demand.learn(asked, since);
             entry.looked = self.round;
+            entry.asked = entry.asked.saturating_add(asked);
             if asked > 0 {
                 entry.demanded = self.round;
             }
@@ -347,10 +349,12 @@ impl Holder {
             return;
         }
         entry.prepared = true;
-        if entry.demand.expected(1) == 0 {
+        if entry.asked == 0 {
             return;
         }
-        let (demand, quantum, terms) = (entry.demand, entry.quantum, entry.terms);
+        let rounds = rounds_until(Wall(0), Wall(entry.terms.window_ns), turn.round_ns());
+        let demand = Demand::next_window(entry.asked, rounds);
+        let (quantum, terms) = (entry.quantum, entry.terms);
         let next = bucket.next();
         if let Some(entry) = self.open(next, terms, turn, credit) {
             entry.demand = demand;

@@ -4,7 +4,7 @@ use crate::bucket::Bucket;
 use crate::config::{PLEDGE_AHEAD, SKEW};
 use crate::credit::Credit;
 use crate::id::NodeId;
-use crate::message::{Chunk, MOST_RECORDS, Pledge, Report, ReportRecord};
+use crate::message::{Chunk, Pledge, Report, ReportRecord};
 use crate::stream::MOST_CHUNKS;
 use crate::terms::Mode;
 use crate::turn::Turn;
@@ -112,7 +112,7 @@ impl Holder {
             urgent: matches!(say, Say::Urgent(_)),
             records: Vec::new(),
         };
-        in_pieces(records)
+        in_pieces(records, turn.config.most_records)
             .into_iter()
             .map(|(chunk, records)| Report {
                 chunk,
@@ -181,12 +181,12 @@ fn pledge(owner: &mut Owner, turn: &Turn<'_>) -> Option<Pledge> {
 }
 
 /// Cuts records into the pieces of one message; at least one piece.
-pub(crate) fn in_pieces<R>(mut records: Vec<R>) -> Vec<(Chunk, Vec<R>)> {
-    records.truncate(MOST_RECORDS * MOST_CHUNKS as usize);
-    let count = records.len().div_ceil(MOST_RECORDS).max(1);
+pub(crate) fn in_pieces<R>(mut records: Vec<R>, most: usize) -> Vec<(Chunk, Vec<R>)> {
+    records.truncate(most * MOST_CHUNKS as usize);
+    let count = records.len().div_ceil(most).max(1);
     let mut pieces = Vec::with_capacity(count);
     for index in 0..count {
-        let rest = records.split_off(records.len().min(MOST_RECORDS));
+        let rest = records.split_off(records.len().min(most));
         let chunk = Chunk {
             index: index as u32,
             count: count as u32,

@@ -57,7 +57,7 @@ impl Owner {
             acked_report,
             records: Vec::new(),
         };
-        in_pieces(records)
+        in_pieces(records, turn.config.most_records)
             .into_iter()
             .map(|(chunk, records)| Grant {
                 chunk,

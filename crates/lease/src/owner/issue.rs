@@ -42,7 +42,8 @@ impl Owner {
                         let account = &mut entry.accounts[place];
                         account.available = account.available.saturating_add(units);
                         account.pending = account.pending.saturating_sub(units);
-                        account.settled();
+                        account.settled(turn.time.instant);
+                        entry.mark_last(place);
                         told.push(node);
                     }
                 } else {
@@ -106,8 +107,9 @@ impl Owner {
                     let account = &mut entry.accounts[asker.place];
                     account.available = account.available.saturating_add(units);
                     account.pending = account.pending.saturating_sub(units);
-                    account.settled();
+                    account.settled(turn.time.instant);
                     told.push(account.node);
+                    entry.mark_last(asker.place);
                 }
             }
             entry.free() > 0
@@ -170,6 +172,7 @@ fn pool(entry: &Entry, askers: &[Asker], free: u64, turn: &Turn<'_>) -> u64 {
     } else {
         turn.config.issue_percent
     };
+    let part = if entry.is_sparse() { 0 } else { part };
     let pending: u64 = askers
         .iter()
         .fold(0, |sum, asker| asker.pending.saturating_add(sum));
@@ -195,7 +198,12 @@ fn for_one(entry: &Entry, place: usize, turn: &Turn<'_>) -> u64 {
     };
     let more = percent(free.saturating_sub(reserve), part) / (others + 1);
     let quantum = account.quantum.max(1);
-    let most = account.pending.max(more - more % quantum);
+    let more = if entry.is_sparse() {
+        0
+    } else {
+        more - more % quantum
+    };
+    let most = account.pending.max(more);
     if most <= free {
         most
     } else {

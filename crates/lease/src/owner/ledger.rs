@@ -39,6 +39,7 @@ pub(crate) struct Account {
     pub exhausted: bool,
     pub recall_to: Option<u64>,
     pub recalled_at: Option<Instant>,
+    pub issued_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -74,6 +75,7 @@ impl Account {
             exhausted: false,
             recall_to: None,
             recalled_at: None,
+            issued_at: None,
         }
     }
 
@@ -87,7 +89,8 @@ impl Account {
     }
 
     /// It was issued something: what it was told before is no longer so.
-    pub const fn settled(&mut self) {
+    pub const fn settled(&mut self, now: Instant) {
+        self.issued_at = Some(now);
         self.exhausted = false;
         self.recall_to = None;
         self.recalled_at = None;
@@ -233,6 +236,28 @@ impl Entry {
         self.accounts.iter().fold(self.free(), |sum, account| {
             sum.saturating_add(account.available.min(account.out()))
         })
+    }
+
+    /// L: so many holders ask for so few units that whatever one of them keeps is missing elsewhere.
+    pub fn is_sparse(&self) -> bool {
+        let asking = self
+            .accounts
+            .iter()
+            .filter(|account| account.demand > 0 || account.pending > 0)
+            .count() as u64;
+        asking >= 3 && self.allowance() < asking * 3
+    }
+
+    /// L: after issuing, says "exhausted" with the credit where nothing is left and nobody else has any.
+    pub fn mark_last(&mut self, place: usize) {
+        let elsewhere = self
+            .accounts
+            .iter()
+            .enumerate()
+            .any(|(other, account)| other != place && account.available > 0);
+        if self.free() == 0 && !elsewhere {
+            self.accounts[place].exhausted = true;
+        }
     }
 
     /// Units out at holders, and units held back.

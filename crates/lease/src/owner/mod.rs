@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::audit;
 use crate::bucket::{Bucket, Subject};
-use crate::config::{LEAD, SKEW};
+use crate::config::{Config, LEAD, SKEW};
 use crate::id::{Epoch, LedgerId, NodeId};
 use crate::mutant::Mutant;
 use crate::node::Event;
@@ -74,8 +74,8 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    pub fn new(ledger_id: LedgerId, boot: Wall) -> Self {
-        let authority_from = if boot.0 == 0 {
+    pub fn new(ledger_id: LedgerId, boot: Wall, config: &Config) -> Self {
+        let authority_from = if boot.0 == 0 || config.broken(Mutant::NoAuthority) {
             boot
         } else {
             boot.plus(LEAD + SKEW)
@@ -139,7 +139,7 @@ impl Owner {
                 return None;
             }
             let start = bucket.start(terms.window_ns);
-            let authority = start >= self.authority_from || turn.config.broken(Mutant::NoAuthority);
+            let authority = start >= self.authority_from;
             let mut entry = Entry::new(bucket, terms, authority);
             if !terms.durable
                 && !turn.config.broken(Mutant::NoHoldback)

@@ -15,7 +15,12 @@ impl Owner {
     pub(super) fn fetch(&mut self, bucket: Bucket, turn: &mut Turn<'_>) -> Vec<NodeId> {
         let told = self.with(bucket, turn, |entry, holders, turn| {
             let mut told = Vec::new();
-            let alloc = fair_parts(entry, entry.free());
+            let alloc = if entry.is_sparse() {
+                // A request that waits is surer than one that may come.
+                vec![0; entry.accounts.len()]
+            } else {
+                fair_parts(entry, entry.free())
+            };
             let mut coming = false;
             for (place, part) in alloc.into_iter().enumerate() {
                 let account = &mut entry.accounts[place];
@@ -28,6 +33,13 @@ impl Owner {
                     continue;
                 }
                 coming = true;
+                let just_issued = account
+                    .issued_at
+                    .is_some_and(|at| turn.time.instant.since(at) < turn.config.fast_path_deadline);
+                if just_issued {
+                    // For a request that waits there: it must be able to use it first.
+                    continue;
+                }
                 let lately = account
                     .recalled_at
                     .is_some_and(|at| turn.time.instant.since(at) < turn.config.round);

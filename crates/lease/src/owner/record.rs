@@ -87,6 +87,7 @@ impl Owner {
         }
         self.adopt(bucket, terms, turn);
         let ledger = self.ledger_id;
+        let mut freed = Vec::new();
         let stored = self.with(bucket, turn, |entry, _, turn| {
             if terms.window_ns != entry.terms.window_ns {
                 return false;
@@ -111,7 +112,8 @@ impl Owner {
                 life.returned.max(returned)
             };
             life.returned = life.returned.min(life.granted);
-            turn.stats.returned_units += life.returned - before;
+            let back = life.returned - before;
+            turn.stats.returned_units += back;
             life.uncharged = 0;
             if current && seq >= account.seq {
                 account.seq = seq;
@@ -130,8 +132,18 @@ impl Owner {
                     account.recalled_at = None;
                 }
             }
+            if back > 0 {
+                // Who was told that nothing is left may ask again.
+                for account in entry.accounts.iter_mut().filter(|it| it.exhausted) {
+                    account.exhausted = false;
+                    freed.push(account.node);
+                }
+            }
             true
         });
+        for node in freed {
+            self.holder(node).out.touch(bucket);
+        }
         if turn.config.broken(Mutant::DropEarly)
             && self
                 .ledger

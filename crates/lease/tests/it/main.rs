@@ -2,4 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod fleet;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod random;

@@ -65,8 +65,15 @@ fn faulty(faults: Rc<RefCell<Faults>>) -> Network {
 }
 
 /// One run of a few simulated seconds. Returns (admitted, possible) of the last healthy windows.
-pub fn run(seed: u64, config: Config) -> (u64, u64) {
+pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
     let mut chance = Chance::new(seed);
+    if chance.one_in(3) {
+        config.most_records = 1;
+    }
+    let crowded = chance.one_in(3);
+    if crowded {
+        (config.most_held, config.idle_rounds) = (2, 2);
+    }
     let faults = Rc::new(RefCell::new(Faults {
         chance: Chance::new(seed ^ 0xFEED),
         loss: 3 + chance.below(60),
@@ -76,8 +83,8 @@ pub fn run(seed: u64, config: Config) -> (u64, u64) {
     }));
     let nodes = 2 + chance.below(5);
     let mut fleet = Fleet::new(nodes, config, faulty(faults.clone()));
-    let windows = [100, 200, 500, 1000];
-    for key in 0..1 + chance.below(3) {
+    let windows = [100, 200, 500, 3_000];
+    for key in 0..1 + chance.below(4) {
         let units = 1 + chance.below(40);
         let window = windows[chance.below(4) as usize];
         let subject = Subject((u128::from(chance.bits()) << 64) | u128::from(chance.bits() ^ key));
@@ -146,7 +153,7 @@ pub fn run(seed: u64, config: Config) -> (u64, u64) {
             fleet.start(index);
         }
     }
-    if wild {
+    if wild || crowded {
         return (1, 1);
     }
     fleet.run(Duration::from_millis(2_500));
@@ -228,4 +235,104 @@ fn one_node_alone_serves_its_whole_limit_and_no_more() {
         fleet.request(0, subject, 1);
     }
     assert_eq!(fleet.admitted - before, 50 * 4);
+}
+
+/// Admitted of possible in thousandths, and needs per request in thousandths, for one shape of traffic.
+fn measure(
+    units: u64,
+    window_ms: u64,
+    mut when: impl FnMut(&mut Chance, u64) -> (u64, usize),
+    windows: u64,
+) -> (u64, u64) {
+    let mut total = (0, 0, 0, 0);
+    for seed in 0..3_u64 {
+        let chance = Rc::new(RefCell::new(Chance::new(seed)));
+        let delays = chance.clone();
+        let network: Network =
+            Box::new(move |_, _, now| vec![now + 200_000 + delays.borrow_mut().below(300_000)]);
+        let mut fleet = Fleet::new(20, Config::default(), network);
+        let subject = Subject((u128::from(seed) << 100) | 12_345 << 30 | 99 * u128::from(seed));
+        fleet.limits.insert(subject, terms(units, window_ms));
+        fleet.start_all();
+        fleet.run(Duration::from_millis(300));
+        let window = window_ms * MS;
+        let start = fleet.bucket(0, subject).end(window).0 - super::fleet::BASE;
+        let mut chance = Chance::new(seed + 9);
+        let mut at = start;
+        let mut before = None;
+        let mut requests = 0;
+        loop {
+            let (gap, node) = when(&mut chance, at - start);
+            at += gap;
+            if at >= start + window && before.is_none() {
+                fleet.run_until(start + window);
+                before = Some((
+                    fleet.admitted,
+                    fleet
+                        .members
+                        .iter()
+                        .map(|it| it.node.as_ref().unwrap().stats().needs)
+                        .sum::<u64>(),
+                ));
+            }
+            if at >= start + window * (windows + 1) {
+                break;
+            }
+            fleet.run_until(at);
+            fleet.request(node, subject, 1);
+            requests += u64::from(before.is_some());
+        }
+        let before = before.unwrap();
+        let asked: u64 = fleet
+            .members
+            .iter()
+            .map(|it| it.node.as_ref().unwrap().stats().fast_path_asked)
+            .sum();
+        total.0 += fleet.admitted - before.0;
+        total.1 += units * windows;
+        total.2 += asked;
+        total.3 += requests;
+    }
+    (total.0 * 1000 / total.1, total.2 * 1000 / total.3)
+}
+
+#[test]
+#[ignore = "prints figures for tuning; the simulator measures properly"]
+fn figures() {
+    for (units, window_ms, windows) in [(10, 1_000, 20), (100, 1_000, 10), (1_000, 60_000, 1)] {
+        let gap = window_ms * MS * 2 / (units * 3);
+        let spread = move |chance: &mut Chance| gap / 2 + chance.below(gap);
+        let pinned = measure(units, window_ms, move |c, _| (spread(c), 3), windows);
+        let uniform = measure(
+            units,
+            window_ms,
+            move |c, _| (spread(c), c.below(20) as usize),
+            windows,
+        );
+        let half = window_ms * MS / 2;
+        let moving = measure(
+            units,
+            window_ms,
+            move |c, at| (spread(c), (at / half / 3 % 20) as usize),
+            windows,
+        );
+        let mut count = 0;
+        let burst = move |one: bool| {
+            move |c: &mut Chance, at: u64| {
+                count += 1;
+                let window = window_ms * MS;
+                let gap = if count % units == 0 {
+                    (at / window + 1) * window + window / 3 - at
+                } else {
+                    5 * MS / units
+                };
+                (gap, if one { 3 } else { c.below(20) as usize })
+            }
+        };
+        let one = measure(units, window_ms, burst(true), windows);
+        let all = measure(units, window_ms, burst(false), windows);
+        println!(
+            "{units}/{window_ms}ms: pinned {pinned:?} uniform {uniform:?} moving {moving:?} burst at one {one:?} at all {all:?}"
+        );
+    }
 }
