@@ -251,7 +251,7 @@ fn measure(
         let network: Network =
             Box::new(move |_, _, now| vec![now + 200_000 + delays.borrow_mut().below(300_000)]);
         let mut fleet = Fleet::new(20, Config::default(), network);
-        let subject = Subject((u128::from(seed) << 100) | 12_345 << 30 | 99 * u128::from(seed));
+        let subject = Subject((u128::from(seed) << 100) | 12_345 << 30 | (99 * u128::from(seed)));
         fleet.limits.insert(subject, terms(units, window_ms));
         fleet.start_all();
         fleet.run(Duration::from_millis(300));
