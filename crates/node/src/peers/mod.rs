@@ -6,6 +6,7 @@
 
 mod inbox;
 mod name;
+pub mod nats;
 mod open;
 mod queue;
 mod traffic;

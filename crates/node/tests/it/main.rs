@@ -7,7 +7,11 @@ mod check;
 mod fixture;
 mod log;
 mod metrics;
+#[path = "../../../store/tests/it/server.rs"]
+mod nats_server;
+mod peers_nats;
 mod reload;
 mod render;
 mod rls;
 mod serve;
+mod transports;

@@ -8,6 +8,9 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use thiserror::Error;
+use tokio::sync::watch;
+
+use super::token;
 
 /// The server is asked for a sign of life so often; after three without an answer the connection counts as lost.
 const PING: Duration = Duration::from_secs(2);
@@ -16,6 +19,8 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// Pauses between attempts grow from the first to the last of these.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(4);
+/// How often it is looked at whether a lost connection is back, should nothing tell.
+const LOOK: Duration = Duration::from_millis(250);
 /// Commands that wait for the connection, at most: more would only grow stale.
 const WAITING: usize = 128;
 /// Messages that wait for one subscriber, at most; the server's newer ones are dropped beyond.
@@ -74,7 +79,8 @@ pub struct Tls {
 pub struct NatsSettings {
     /// Servers, `nats://host:port` or `tls://host:port`. One of them is taken, others of its cluster are learned.
     pub servers: Vec<String>,
-    /// How the server's own pages call this connection.
+    /// This node's name. The server's own pages call the connection so, and answers come to subjects under
+    /// `_INBOX_NAME.`, which permissions can keep from others.
     pub name: String,
     /// Who we are.
     pub credentials: Credentials,
@@ -131,6 +137,7 @@ pub struct LinkState {
 pub struct NatsLink {
     client: Client,
     told: Arc<Mutex<LinkState>>,
+    up: watch::Receiver<bool>,
 }
 
 impl NatsLink {
@@ -149,8 +156,10 @@ impl NatsLink {
         }));
         let jitter = settings.jitter;
         let listener = Arc::clone(&told);
+        let (up_sender, up) = watch::channel(false);
         let mut options = ConnectOptions::new()
             .name(&settings.name)
+            .custom_inbox_prefix(format!("_INBOX_{}", token(&settings.name)))
             .retry_on_initial_connect()
             .max_reconnects(None)
             .connection_timeout(CONNECT)
@@ -159,7 +168,7 @@ impl NatsLink {
             .subscription_capacity(UNREAD)
             .reconnect_delay_callback(move |attempts| pause(attempts, jitter))
             .event_callback(move |event| {
-                listen(&listener, &event);
+                listen(&listener, &up_sender, &event);
                 async {}
             });
         if let Some(tls) = &settings.tls {
@@ -198,7 +207,7 @@ impl NatsLink {
             .connect(servers)
             .await
             .map_err(|error| LinkError::Client(error.kind().to_string()))?;
-        Ok(Self { client, told })
+        Ok(Self { client, told, up })
     }
 
     /// The client, to publish and subscribe with.
@@ -213,6 +222,15 @@ impl NatsLink {
         let mut state = lock(&self.told).clone();
         state.connected = self.connected();
         state
+    }
+
+    /// Waits until it is up; at once if it is.
+    pub async fn until_connected(&self) {
+        let mut up = self.up.clone();
+        while !self.connected() {
+            // Events may be lost when there are many, so it is looked at now and then as well.
+            let _ = tokio::time::timeout(LOOK, up.changed()).await;
+        }
     }
 
     /// Whether it is up, as far as is known: a server that froze is found out after some seconds.
@@ -251,15 +269,20 @@ fn lock(told: &Mutex<LinkState>) -> std::sync::MutexGuard<'_, LinkState> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn listen(told: &Mutex<LinkState>, event: &Event) {
+fn listen(told: &Mutex<LinkState>, up: &watch::Sender<bool>, event: &Event) {
     let mut state = lock(told);
     let error = match event {
         Event::Connected => {
             state.connects += 1;
             state.last_error = None;
+            up.send_replace(true);
             return;
         }
-        Event::Disconnected | Event::LameDuckMode | Event::Draining | Event::Closed => return,
+        Event::Disconnected | Event::Closed => {
+            up.send_replace(false);
+            return;
+        }
+        Event::LameDuckMode | Event::Draining => return,
         Event::SlowConsumer(_) => "messages came faster than they were read".to_owned(),
         Event::ServerError(error) => error.to_string(),
         Event::ClientError(error) => error.to_string(),

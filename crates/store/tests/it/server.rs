@@ -71,20 +71,27 @@ impl NatsServer {
     pub fn prepare(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
-        let store = folder.path().join("jetstream");
+        let server = Self {
+            port,
+            child: None,
+            folder,
+        };
+        server.rewrite(settings);
+        server
+    }
+
+    /// Writes its configuration anew.
+    pub fn rewrite(&self, settings: &str) {
+        let port = self.port;
+        let store = self.folder().join("jetstream");
         std::fs::write(
-            folder.path().join("nats.conf"),
+            self.folder().join("nats.conf"),
             format!(
                 "listen: \"127.0.0.1:{port}\"\n\
                  jetstream {{ store_dir: {store:?}, sync_interval: always }}\n{settings}\n"
             ),
         )
         .unwrap();
-        Self {
-            port,
-            child: None,
-            folder,
-        }
     }
 
     /// Starts one and waits until it answers.
