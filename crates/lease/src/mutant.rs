@@ -32,6 +32,8 @@ pub enum Mutant {
     FirstChunkCounts,
     /// S7: a ledger entry whose balance is nil is dropped before the bucket has ended.
     DropEarly,
+    /// S11: a bucket is acted on under whatever view is newest.
+    NewestView,
     /// Section 7: what came back counts whichever ledger it had come from.
     ReturnsOfAnyLedger,
 }
@@ -39,7 +41,7 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every one.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::NoHoldback,
         Self::NoEpochSum,
         Self::NoPledgeFloor,
@@ -55,5 +57,6 @@ impl Mutant {
         Self::FirstChunkCounts,
         Self::DropEarly,
         Self::ReturnsOfAnyLedger,
+        Self::NewestView,
     ];
 }

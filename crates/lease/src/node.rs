@@ -53,6 +53,16 @@ pub enum Input {
         /// What holds now.
         terms: Terms,
     },
+    /// The members have changed from some time on, or this node's lease of a list was renewed (S11).
+    View(View),
+    /// An operator gives a bucket back what was spent of it. Only the owner does it, once for each `request`; others
+    /// ignore it: see [`Node::owner_of`].
+    Reset {
+        /// Which.
+        bucket: Bucket,
+        /// The request's own number, so that it can be said twice.
+        request: u128,
+    },
     /// The clock floor is on disk.
     FloorSaved(Wall),
 }
@@ -109,6 +119,8 @@ pub enum Event {
         /// Its view.
         view: ViewId,
     },
+    /// A list of members that does not follow those known was not taken.
+    ViewRefused(ViewId),
     /// Two processes run under one name and one start number: neither is heard.
     TwoIncarnations(NodeId),
     /// The ledger holds as many buckets as it may, and refuses new ones.
@@ -184,7 +196,7 @@ impl Node {
         config.check()?;
         view.check()?;
         let clock = Clock::start(boot, now.wall, !config.broken(Mutant::NoFloor));
-        let views = Views::new(view);
+        let views = Views::new(view, config.broken(Mutant::NewestView));
         let past = if boot.first { Wall(0) } else { clock.boot };
         let owner = Owner::new(LedgerId::new(me), past, &config);
         let mut node = Self {
@@ -256,6 +268,11 @@ impl Node {
                 step.holder.retune(subject, terms, &mut step.turn, credit);
                 step.owner.retune(subject, terms, &mut step.turn);
             }
+            Input::View(view) => self.take_view(view, time),
+            Input::Reset { bucket, request } => {
+                let mut step = self.step(time);
+                step.owner.reset(bucket, request, &mut step.turn);
+            }
             Input::FloorSaved(floor) => self.clock.saved(floor),
         }
         self.settle(time, credit);
@@ -301,6 +318,13 @@ impl Node {
         self.holder.audit()
     }
 
+    /// Who issues credit for a bucket that starts at `start`; `None` if no view of this node governs it.
+    #[must_use]
+    pub fn owner_of(&self, bucket: Bucket, terms: &Terms) -> Option<NodeId> {
+        let start = bucket.start(terms.window_ns);
+        Some(self.views.governing(start)?.owner(bucket))
+    }
+
     /// As owner: how old its knowledge of each holder is.
     pub fn folds(&self, now: Instant) -> impl Iterator<Item = Fold> + '_ {
         self.owner.folds(now)
@@ -338,6 +362,19 @@ impl Node {
     fn save_floor(&mut self, now: Now) {
         if let Some(floor) = self.clock.floor_to_save(now) {
             self.outputs.push_back(Output::SaveFloor(floor));
+        }
+    }
+
+    fn take_view(&mut self, view: View, time: Time) {
+        let id = view.id;
+        if !self.views.install(view) {
+            self.outputs
+                .push_back(Output::Event(Event::ViewRefused(id)));
+            return;
+        }
+        for member in self.views.members() {
+            self.holder.owner(member, time.instant);
+            self.owner.holder(member);
         }
     }
 

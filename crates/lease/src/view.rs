@@ -98,25 +98,56 @@ impl View {
     }
 }
 
+/// The most views that are kept. Only buckets of the oldest are given up, which mostly are over.
+const MOST_VIEWS: usize = 16;
+
 /// The views that a node knows, in order of `active_from`.
 #[derive(Debug)]
 pub(crate) struct Views {
     list: Vec<View>,
+    /// Only under a mutant: the newest governs everything.
+    newest_only: bool,
 }
 
 impl Views {
-    pub fn new(first: View) -> Self {
-        Self { list: vec![first] }
+    pub fn new(first: View, newest_only: bool) -> Self {
+        Self {
+            list: vec![first],
+            newest_only,
+        }
     }
 
     /// S11: the one view under which anything may be done about a bucket with this start, if this node's lease of it
     /// reaches so far.
     pub fn governing(&self, start: Wall) -> Option<&View> {
+        if self.newest_only {
+            return self.list.last();
+        }
         self.list
             .iter()
             .rev()
             .find(|view| view.active_from <= start)
             .filter(|view| start < view.lease_until)
+    }
+
+    /// Takes a list, or a longer lease of one. Lists must come in order of `active_from`. Says whether it was taken.
+    pub fn install(&mut self, view: View) -> bool {
+        if view.check().is_err() {
+            return false;
+        }
+        if let Some(known) = self.list.iter_mut().find(|known| known.id == view.id) {
+            // A lease may be cut short as well, before it has been acted on: whoever hands it out sees to that.
+            known.lease_until = view.lease_until;
+            return known.members == view.members;
+        }
+        if view.active_from < self.newest().active_from {
+            return false;
+        }
+        if self.list.len() == MOST_VIEWS {
+            self.list.remove(0);
+        }
+        self.list.push(view);
+        true
     }
 
     pub fn newest(&self) -> &View {

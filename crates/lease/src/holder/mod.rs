@@ -11,7 +11,7 @@ use crate::audit;
 use crate::bucket::{Bucket, Subject};
 use crate::config::LEAD;
 use crate::credit::Credit;
-use crate::id::{Epoch, Generation, LedgerId, NodeId};
+use crate::id::{Epoch, Generation, LedgerId, NodeId, Seq};
 use crate::mutant::Mutant;
 use crate::node::Event;
 use crate::stream::{Incoming, Outgoing};
@@ -126,8 +126,11 @@ impl Holder {
         owner.into = Incoming::default();
         owner.out.restart();
         owner.lost_since.get_or_insert(now);
-        for (bucket, entry) in &self.entries {
+        for (bucket, entry) in &mut self.entries {
             if entry.owner == node && entry.terms.mode == Mode::Lease {
+                // Its messages are numbered anew, and what the one before had left is no hint.
+                entry.hinted = Seq(0);
+                entry.exhausted = false;
                 owner.out.touch(*bucket);
             }
         }

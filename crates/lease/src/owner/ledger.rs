@@ -53,6 +53,8 @@ pub(crate) struct Entry {
     pub broken: bool,
     /// Units that resets have added.
     pub added: u64,
+    /// The requests that they came from.
+    pub resets: Vec<u128>,
     /// The largest allowance that anybody has counted by.
     pub most: u64,
     pub accounts: Vec<Account>,
@@ -173,6 +175,7 @@ impl Entry {
             authority,
             broken: false,
             added: 0,
+            resets: Vec::new(),
             most: terms.units,
             accounts: Vec::new(),
             unpledged: Vec::new(),

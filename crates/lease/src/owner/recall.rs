@@ -9,6 +9,9 @@ use crate::turn::Turn;
 use super::Owner;
 use super::ledger::Entry;
 
+/// The most resets of one bucket.
+const MOST_RESETS: usize = 64;
+
 impl Owner {
     /// Requests wait and too little is free: recalls what others have beyond their fair part, or tells the waiting that
     /// nothing is left. Returns whom to tell.
@@ -62,6 +65,27 @@ impl Owner {
             told
         });
         told.unwrap_or_default()
+    }
+
+    /// Raises the allowance by what was spent, as far as it was told, once for each request.
+    pub fn reset(&mut self, bucket: Bucket, request: u128, turn: &mut Turn<'_>) {
+        let done = self.with(bucket, turn, |entry, _, _| {
+            if entry.resets.len() >= MOST_RESETS || entry.resets.contains(&request) {
+                return false;
+            }
+            entry.resets.push(request);
+            let spent = entry
+                .accounts
+                .iter()
+                .fold(0_u64, |sum, account| sum.saturating_add(account.spent()));
+            // What was given back by an earlier reset is not given back again.
+            let more = spent.saturating_sub(entry.added);
+            entry.added = entry.added.saturating_add(more);
+            more > 0
+        });
+        if done == Some(true) {
+            self.units_changed(bucket, false, turn);
+        }
     }
 
     /// The allowance is another. A lowered one is recalled down to what is left of it; a raised one can be issued from.

@@ -92,8 +92,13 @@ impl Owner {
             if terms.window_ns != entry.terms.window_ns {
                 return false;
             }
-            if record.self_granted > 0 {
-                entry.most = entry.most.max(terms.units);
+            if record.self_granted > 0
+                && let Some(view) = turn.views.governing(start)
+                && record.self_granted > view.share(bucket, from, entry.most)
+            {
+                // It took its share of a larger allowance, under a policy that this owner never saw or that is past.
+                let members = view.members.len() as u64;
+                entry.most = entry.most.max(record.self_granted.saturating_mul(members));
             }
             let account = entry.account(from);
             let life = account.life(epoch, record.generation, turn.config);
@@ -160,7 +165,7 @@ impl Owner {
 
     /// Takes over newer terms: a later revision's, or of one revision the smaller.
     pub fn adopt(&mut self, bucket: Bucket, terms: Terms, turn: &mut Turn<'_>) {
-        let adopted = self.with(bucket, turn, |entry, _, _| {
+        let adopted = self.with(bucket, turn, |entry, _, turn| {
             let known = entry.terms;
             let newer = terms.revision > known.revision
                 || (terms.revision == known.revision && terms.units < known.units);
@@ -169,6 +174,12 @@ impl Owner {
             }
             entry.terms = terms;
             entry.most = entry.most.max(terms.units);
+            // A member that has not pledged may count by the old terms or by the new: the larger share is held back.
+            if let Some(view) = turn.views.governing(entry.start) {
+                for (node, share) in &mut entry.unpledged {
+                    *share = (*share).max(view.share(bucket, *node, terms.units));
+                }
+            }
             (terms.units != known.units).then_some(terms.units < known.units)
         });
         if let Some(lowered) = adopted.flatten() {

@@ -103,8 +103,10 @@ pub struct Fleet {
     pub disk: u64,
     flying: BTreeMap<(u64, u64), (NodeId, Deliver)>,
     flown: u64,
-    /// Larger allowances than the limits say, while a policy changes.
-    pub slack: u64,
+    /// The largest allowance that was in force, where a policy has changed.
+    pub most: BTreeMap<Subject, u64>,
+    /// The view that nodes start with.
+    pub view: View,
     depth: u32,
 }
 
@@ -138,13 +140,10 @@ impl Fleet {
             disk: MS,
             flying: BTreeMap::new(),
             flown: 0,
-            slack: 0,
+            most: BTreeMap::new(),
+            view: View::fixed(ViewId(77), (1..=count).map(NodeId).collect()),
             depth: 0,
         }
-    }
-
-    pub fn view(&self) -> View {
-        View::fixed(ViewId(77), self.members.iter().map(|it| it.id).collect())
     }
 
     pub fn clock(&self, index: usize) -> Now {
@@ -157,7 +156,7 @@ impl Fleet {
 
     pub fn start(&mut self, index: usize) {
         let now = self.clock(index);
-        let (view, config) = (self.view(), self.config.clone());
+        let (view, config) = (self.view.clone(), self.config.clone());
         let member = &mut self.members[index];
         member.starts += 1;
         let me = Identity {
@@ -307,7 +306,11 @@ impl Fleet {
             .map(|level| level.available)
             .sum();
         let spent = self.spent.get(&bucket).copied().unwrap_or(0);
-        let allowance = self.limits[&bucket.subject].units + self.slack;
+        let units = self.limits[&bucket.subject].units;
+        let allowance = self
+            .most
+            .get(&bucket.subject)
+            .map_or(units, |most| units.max(*most));
         assert!(
             spent + live <= allowance,
             "S6 at {} ms: {bucket:?} spent {spent}, live {live}, allowance {allowance}",

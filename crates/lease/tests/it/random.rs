@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use leasehold_lease::bucket::Subject;
 use leasehold_lease::config::Config;
-use leasehold_lease::id::NodeId;
+use leasehold_lease::id::{NodeId, ViewId};
+use leasehold_lease::node::Input;
+use leasehold_lease::terms::Terms;
+use leasehold_lease::time::Wall;
+use leasehold_lease::view::View;
 
-use super::fleet::{Fleet, MS, Network, steady, terms};
+use super::fleet::{BASE, Fleet, MS, Network, steady, terms};
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone)]
@@ -95,13 +99,73 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
         fleet.members[index].skew = chance.below(40) as i64 * MS as i64 - 20 * MS as i64;
     }
     let wild = chance.one_in(4);
+    // A new list of members in some runs: no lease of the old one reaches past its time, and each node hears of it when
+    // it hears of it, perhaps late.
+    let changes = chance
+        .one_in(3)
+        .then(|| 1_000 * MS + chance.below(2_000) * MS);
+    let active_from = changes.map(|at| Wall(BASE + at));
+    let next = active_from.map(|active_from| {
+        let mut members = fleet.view.members.clone();
+        let place = chance.below(nodes) as usize;
+        members.rotate_left(place);
+        if chance.one_in(2) {
+            members.pop();
+        }
+        fleet.view.lease_until = active_from;
+        View {
+            id: ViewId(78),
+            members,
+            active_from,
+            lease_until: Wall(u64::MAX),
+        }
+    });
+    let mut hears: Vec<u64> = (0..nodes)
+        .map(|_| {
+            changes
+                .unwrap_or(u64::MAX)
+                .saturating_add(chance.below(600) * MS)
+        })
+        .collect();
+    for at in &mut hears {
+        if *at < u64::MAX {
+            *at -= 500 * MS;
+        }
+    }
+    // And another policy in some.
+    let retunes = chance.one_in(3);
     fleet.start_all();
     let busy = 1 + chance.below(4);
     while fleet.now < 4_000 * MS {
         let step = chance.below(busy * MS) + 1;
         fleet.run_until(fleet.now + step);
         let node = chance.below(nodes) as usize;
+        if let Some(view) = &next {
+            for (index, at) in hears.iter_mut().enumerate() {
+                if fleet.now >= *at && fleet.members[index].node.is_some() {
+                    *at = u64::MAX;
+                    fleet.input(index, Input::View(view.clone()));
+                }
+            }
+        }
         let subject = subjects[chance.below(subjects.len() as u64) as usize];
+        if retunes && chance.one_in(300) {
+            let known = fleet.limits[&subject];
+            let most = fleet.most.entry(subject).or_insert(known.units);
+            *most = (*most).max(known.units);
+            let terms = Terms {
+                units: 1 + chance.below(40),
+                revision: known.revision + 1,
+                ..known
+            };
+            *most = (*most).max(terms.units);
+            fleet.limits.insert(subject, terms);
+            for index in 0..nodes as usize {
+                if chance.one_in(2) {
+                    fleet.input(index, Input::Terms { subject, terms });
+                }
+            }
+        }
         let cost = if chance.one_in(10) {
             1 + chance.below(5)
         } else {
@@ -110,10 +174,22 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
         fleet.request(node, subject, cost);
         match chance.below(400) {
             0 => fleet.crash(node),
-            1..=3 if fleet.members[node].node.is_none() => fleet.start(node),
+            1..=3 if fleet.members[node].node.is_none() => {
+                fleet.start(node);
+                hears[node] = if next.is_some() {
+                    fleet.now.max(changes.unwrap_or(0))
+                } else {
+                    u64::MAX
+                };
+            }
             4 => {
                 fleet.crash(node);
                 fleet.start(node);
+                hears[node] = if next.is_some() {
+                    fleet.now.max(changes.unwrap_or(0))
+                } else {
+                    u64::MAX
+                };
             }
             5 => {
                 let other = NodeId(1 + chance.below(nodes));
@@ -153,6 +229,11 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
             fleet.start(index);
         }
     }
+    if let Some(view) = &next {
+        for index in 0..nodes as usize {
+            fleet.input(index, Input::View(view.clone()));
+        }
+    }
     if wild || crowded {
         return (1, 1);
     }
@@ -168,7 +249,9 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
     let gap = window / (units * 3 + 20);
     for turn in 0..(4 * window / gap) {
         fleet.run_until(phase + turn * gap);
-        fleet.request((turn % nodes) as usize, subject, 1);
+        let members = next.as_ref().unwrap_or(&fleet.view).members.clone();
+        let member = members[turn as usize % members.len()];
+        fleet.request(member.0 as usize - 1, subject, 1);
     }
     assert!(fleet.now > from);
     (fleet.admitted - before, units * 4)
