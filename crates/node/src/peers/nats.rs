@@ -2,7 +2,7 @@
 //!
 //! A receiver of NATS cannot see who published. So the sender's name is part of the subject,
 //! `leasehold.CLUSTER.from.SENDER.to.RECEIVER`, and the server's permissions let each node publish under its own name
-//! only: see `docs/fleet.md`. A frame must never count as from anybody but the node whose name its subject has.
+//! only: see `docs/nats.md`. A frame must never count as from anybody but the node whose name its subject has.
 //!
 //! Names are written as [`token`]s, so that a dot in a name does not divide the subject.
 

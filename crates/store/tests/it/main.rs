@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
+mod deployed;
 mod file;
 mod members;
 mod nats;

@@ -106,6 +106,11 @@ impl NatsServer {
         self.folder.path()
     }
 
+    /// Writes its whole configuration.
+    pub fn replace(&self, config: &str) {
+        std::fs::write(self.folder().join("nats.conf"), config).unwrap();
+    }
+
     /// Adds to its configuration.
     pub fn configure(&self, settings: &str) {
         use std::io::Write as _;
