@@ -258,6 +258,7 @@ const fn name(event: &NodeEvent) -> &'static str {
         NodeEvent::Degraded(_) => "degraded",
         NodeEvent::Recovered(_) => "recovered",
         NodeEvent::OtherView { .. } => "other view",
+        NodeEvent::ViewRefused(_) => "view refused",
         NodeEvent::TwoIncarnations(_) => "two incarnations",
         NodeEvent::LedgerFull => "ledger full",
         NodeEvent::HolderFull => "holder full",
