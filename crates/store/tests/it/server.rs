@@ -1,5 +1,8 @@
 //! A real nats-server in a folder of its own: started, frozen, restarted, and gone with its test.
 
+// The tests of two crates share it, and neither uses all of it.
+#![allow(dead_code)]
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
