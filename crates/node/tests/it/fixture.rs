@@ -41,6 +41,11 @@ impl Fixture {
 
     /// Starts a node with these settings on top of free ports and no grace.
     pub async fn with(policy: &Policy, settings: &[&str]) -> Self {
+        Self::with_table(policy, settings, 10_000).await
+    }
+
+    /// The same, with a table for so many live buckets.
+    pub async fn with_table(policy: &Policy, settings: &[&str], live_buckets: u64) -> Self {
         let mut given: Vec<String> = ["http", "grpc", "admin"]
             .iter()
             .map(|surface| format!("{surface}.listen=127.0.0.1:0"))
@@ -48,7 +53,7 @@ impl Fixture {
         given.push("drain.grace_ms=0".into());
         given.extend(settings.iter().map(|setting| (*setting).to_owned()));
         let config = Loaded::read(None, [], &given).unwrap().config;
-        let (core, hand) = core(policy);
+        let (core, hand) = core_with_table(policy, live_buckets);
         let node = Node::start(&config, core.clone()).await.unwrap();
         Self { node, hand, core }
     }
@@ -73,8 +78,12 @@ impl Fixture {
 
 /// The parts of a node under a policy, and the hand of its clock.
 pub fn core(policy: &Policy) -> (Core, Hand) {
+    core_with_table(policy, 10_000)
+}
+
+fn core_with_table(policy: &Policy, live_buckets: u64) -> (Core, Hand) {
     let (clock, hand) = Clock::manual(START);
-    let table = Table::anonymous(NonZeroU64::new(10_000).unwrap()).unwrap();
+    let table = Table::anonymous(NonZeroU64::new(live_buckets).unwrap()).unwrap();
     let gate = Gate::new(table, &HashSecret::new(1, [7; 32]), policy).unwrap();
     let telemetry = Telemetry::new(MOST_LIMITS, START);
     telemetry.learn(gate.snapshot().limits());

@@ -12,7 +12,7 @@ use leasehold_node::serve::Core;
 use policy::envoy::{File, read_files};
 use policy::model::{
     DescriptorDomain, DescriptorLimit, DescriptorNode, DescriptorValue, KeyPart, KeySource, Mode,
-    Normalizer, OnAbsent, PathPattern, Policy, RuleLimits, RuleName, Segment,
+    Normalizer, OnAbsent, OnDegraded, PathPattern, Policy, RuleLimits, RuleName, Segment,
 };
 use proptest::prelude::*;
 use tonic::Status;
@@ -23,7 +23,7 @@ use wire::rls::rate_limit_descriptor::{Entry, RateLimitOverride};
 use wire::rls::rate_limit_service_client::RateLimitServiceClient;
 use wire::rls::{Code, DescriptorStatus, Overrides, RateLimitRequest, RateLimitResponse, Unit};
 
-use crate::fixture::{Fixture, core, limit, policy, rule};
+use crate::fixture::{Fixture, START, core, limit, policy, rule};
 use crate::log::logged;
 
 pub const RLS: &str = "envoy.service.ratelimit.v3.RateLimitService";
@@ -104,6 +104,48 @@ fn figures(response: &RateLimitResponse) -> (Code, Vec<(Code, u32, Option<i64>)>
         response.overall_code(),
         response.statuses.iter().map(status).collect(),
     )
+}
+
+/// A limit that fails closed refuses what it cannot count, with an answer: Envoy would admit on an error.
+#[tokio::test]
+async fn a_limit_that_cannot_count_and_fails_closed_is_over_limit() {
+    let rules = (0..20).map(|n| {
+        let mut limit = limit(1000, 86_400_000);
+        limit.on_degraded = OnDegraded::FailClosed;
+        rule(&format!("r{n}"), &format!("k{n}"), vec![limit])
+    });
+    let fixture = Fixture::with_table(&policy(rules.collect()), &[], 1).await;
+    let channel = fixture.channel().await;
+    let mut refused = 0;
+    for n in 0..20 {
+        for key in 0..20 {
+            let message = RateLimitRequest {
+                domain: "api".into(),
+                descriptors: vec![
+                    descriptor(&[(&format!("k{n}"), &key.to_string())]),
+                    descriptor(&[("other", "x")]),
+                ],
+                hits_addend: 0,
+            };
+            let response = send(channel.clone(), message).await.unwrap();
+            let (overall, statuses) = figures(&response);
+            // No limit is used up: what is refused is for want of room, and the descriptor that met no limit is let be.
+            assert_eq!(statuses[0].0, overall);
+            assert_eq!(statuses[1].0, Code::Ok);
+            if overall == Code::OverLimit {
+                refused += 1;
+                let body = String::from_utf8_lossy(&response.raw_body).into_owned();
+                assert!(!body.contains("quota-exceeded"), "{body}");
+            }
+        }
+    }
+    let no_room = fixture.core.gate.table().stats(START).no_room;
+    assert_eq!(refused, no_room);
+    assert!(no_room > 0, "the table was never full");
+    let text = fixture.core.telemetry.scrape(&TableStats::default());
+    let series = crate::metrics::series(&text);
+    let counted = series["throttle_requests_total{surface=\"rls\",verdict=\"unavailable\"}"];
+    assert!((counted - refused as f64).abs() < 0.5, "{counted}");
 }
 
 #[tokio::test]
