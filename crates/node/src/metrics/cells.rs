@@ -142,8 +142,34 @@ pub(super) struct LimitCounts {
     pub(super) blocked: u64,
     pub(super) exceeded_enforced: u64,
     pub(super) exceeded_in_shadow: u64,
-    /// From 0 to 1; none if never seen.
-    pub(super) usage: Option<f64>,
+    /// When its usage was last seen, and what it was, as [`LimitCells::saw_usage`] writes it; 0 if never.
+    latest: u64,
+}
+
+impl LimitCounts {
+    /// The used share, from 0 to 1; none if never seen.
+    pub(super) fn usage(&self) -> Option<f64> {
+        let permille = self.latest & ((1 << USAGE_BITS) - 1);
+        (self.latest != 0).then_some(permille as f64 / 1000.0)
+    }
+
+    /// With another limit's counts, under one series.
+    pub(super) fn and(self, more: Self) -> Self {
+        Self {
+            admitted: self.admitted.wrapping_add(more.admitted),
+            blocked: self.blocked.wrapping_add(more.blocked),
+            exceeded_enforced: self.exceeded_enforced.wrapping_add(more.exceeded_enforced),
+            exceeded_in_shadow: self
+                .exceeded_in_shadow
+                .wrapping_add(more.exceeded_in_shadow),
+            latest: self.latest.max(more.latest),
+        }
+    }
+
+    /// Without the usage, which is nobody's where many share a series.
+    pub(super) fn without_usage(self) -> Self {
+        Self { latest: 0, ..self }
+    }
 }
 
 impl Shards {
@@ -216,13 +242,12 @@ impl Shards {
             .map(|shard| shard.limits[index].usage.load(Relaxed))
             .max()
             .unwrap_or(0);
-        let permille = latest & ((1 << USAGE_BITS) - 1);
         LimitCounts {
             admitted: self.sum(|shard| &shard.limits[index].admitted),
             blocked: self.sum(|shard| &shard.limits[index].blocked),
             exceeded_enforced: self.sum(|shard| &shard.limits[index].exceeded_enforced),
             exceeded_in_shadow: self.sum(|shard| &shard.limits[index].exceeded_in_shadow),
-            usage: (latest != 0).then_some(permille as f64 / 1000.0),
+            latest,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! It adds the shards up and hands the sums to the encoder; it changes no count.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,12 +67,16 @@ impl Figures {
             .names
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let mut limits: Vec<_> = names
-            .iter()
-            .map(|(number, (rule, limit))| {
-                let counts = shards.limit(number.0 as usize);
-                (rule.to_string(), limit.to_string(), counts)
-            })
+        // By labels, not by number: a limit whose algorithm has changed has another number and the same names, and a
+        // scrape with a series twice is refused whole.
+        let mut by_labels = BTreeMap::<_, LimitCounts>::new();
+        for (number, labels) in names.iter() {
+            let counts = by_labels.entry(labels).or_default();
+            *counts = counts.and(shards.limit(number.0 as usize));
+        }
+        let mut limits: Vec<_> = by_labels
+            .into_iter()
+            .map(|((rule, limit), counts)| (rule.to_string(), limit.to_string(), counts))
             .collect();
         // Not learnt, or beyond the bound.
         let others = (0..=shards.shared_index())
@@ -80,13 +85,8 @@ impl Figures {
                     .is_ok_and(|n| names.contains_key(&gate::decision::LimitNumber(n)))
             })
             .map(|index| shards.limit(index))
-            .fold(LimitCounts::default(), |sum, more| LimitCounts {
-                admitted: sum.admitted + more.admitted,
-                blocked: sum.blocked + more.blocked,
-                exceeded_enforced: sum.exceeded_enforced + more.exceeded_enforced,
-                exceeded_in_shadow: sum.exceeded_in_shadow + more.exceeded_in_shadow,
-                usage: None,
-            });
+            .fold(LimitCounts::default(), LimitCounts::and)
+            .without_usage();
         if others != LimitCounts::default() {
             limits.push((OTHER.into(), OTHER.into(), others));
         }
@@ -270,7 +270,7 @@ impl Figures {
             MetricType::Gauge,
             &mut |family| {
                 for (rule, limit, counts) in &self.limits {
-                    if let Some(usage) = counts.usage {
+                    if let Some(usage) = counts.usage() {
                         family
                             .encode_family(&[("rule", rule), ("limit", limit)])?
                             .encode_gauge(&usage)?;

@@ -58,6 +58,33 @@ fn record(telemetry: &Telemetry, decision: &Decision<'_>, charge: Charge, surfac
     telemetry.record(decision, charge, surface, NOW, Duration::from_micros(30));
 }
 
+/// A limit whose algorithm was changed, or one of another domain's tree, is another limit of the same name. It shares the
+/// series: Prometheus refuses a scrape that has one twice.
+#[test]
+fn limits_of_one_name_share_a_series() {
+    let telemetry = Telemetry::new(10, NOW);
+    let (before, after) = (facts(0, "r", Mode::Enforce), facts(1, "r", Mode::Enforce));
+    let admitted = |facts, remaining, at| {
+        let decision = Decision {
+            verdict: Verdict::Admitted,
+            outcomes: smallvec![outcome(facts, remaining, true)],
+            dry: vec![],
+        };
+        let (charge, surface) = (Charge::Taken, Surface::Http);
+        telemetry.record(&decision, charge, surface, at, Duration::from_micros(30));
+    };
+    telemetry.learn([&before]);
+    admitted(&before, 2, NOW);
+    telemetry.learn([&after]);
+    admitted(&after, 7, Now::from_nanos(NOW.nanos() + 1_000_000_000));
+    admitted(&before, 1, NOW);
+    let series = series(&telemetry.scrape(&TableStats::default()));
+    let of = |name: &str| series[&format!("{name}{{rule=\"r\",limit=\"1m\"}}")];
+    assert!((of("throttle_limit_admitted_total") - 3.0).abs() < 1e-9);
+    let usage = of("throttle_token_bucket_usage");
+    assert!((usage - 0.3).abs() < 1e-9, "the latest seen, not {usage}");
+}
+
 #[test]
 fn counts_are_what_was_charged() {
     let telemetry = Telemetry::new(10, NOW);
