@@ -93,6 +93,8 @@ label_enum!(
         PolicyRefused = "policy_refused",
         /// The policy file could not be watched or read.
         PolicyUnreadable = "policy_unreadable",
+        /// New certificates for peers that were refused; the old ones stay.
+        PeerCredentials = "peer_credentials",
         /// A fault of the node's own.
         Internal = "internal",
     }

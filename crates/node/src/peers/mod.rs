@@ -4,7 +4,10 @@
 //! protocol is made for that; it must never make one up, never say that it came from anybody but who proved to have
 //! sent it, and never make a sender wait.
 
+mod credentials;
+mod identity;
 mod inbox;
+mod mesh;
 mod name;
 pub mod nats;
 mod open;
@@ -16,7 +19,10 @@ use std::fmt;
 use bytes::Bytes;
 use lease::id::NodeId;
 
+pub use self::credentials::{Credentials, CredentialsError, TlsFiles};
+pub use self::identity::{Identity, IdentityError};
 pub use self::inbox::{Deliver, Frame, Inbox, inbox};
+pub use self::mesh::{Chance, Mesh, MeshError, MeshSettings, Security};
 pub use self::name::{ClusterName, Member, NameError, NodeName};
 pub use self::open::{OpenError, open};
 pub use self::queue::{Bounds, Queue};

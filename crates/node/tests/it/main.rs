@@ -9,6 +9,7 @@ mod log;
 mod metrics;
 #[path = "../../../store/tests/it/server.rs"]
 mod nats_server;
+mod peers;
 mod peers_nats;
 mod reload;
 mod render;
