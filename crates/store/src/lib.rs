@@ -11,3 +11,4 @@ pub mod nats;
 pub mod record;
 pub mod slots;
 pub mod sqlite;
+pub mod tranche;
