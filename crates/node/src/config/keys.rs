@@ -283,6 +283,103 @@ pub const KEYS: &[Key] = &[
         "Of the requests that `log.access` selects, one \
          in so many is logged."
     ),
+    key!(
+        "fleet.cluster",
+        fleet.cluster,
+        "The fleet's name, the same at all its nodes: 1 to 63 of `a-z`, `0-9`, `-`, `_` and `.`, the first a letter or \
+         a digit. Nodes of another cluster are refused. Empty: none."
+    ),
+    key!(
+        "fleet.node",
+        fleet.node,
+        "This node's name, of the same form, the same after every restart. A node whose data was lost takes a new one. \
+         Empty: none."
+    ),
+    key!(
+        "fleet.members",
+        fleet.members,
+        "All members, the same list at all of them, this node in it: `[{ name = \"node-1\", address = \
+         \"10.0.0.1:7400\" }, ...]`, the address where the others reach it. In the environment and on the command \
+         line: `node-1=10.0.0.1:7400,...`. Without an address, members are reached by way of NATS alone."
+    ),
+    key!(
+        "peers.listen",
+        peers.listen,
+        "Where other members connect to: an IP address and a port, or `off`, and then there is no mesh."
+    ),
+    key!(
+        "peers.insecure",
+        peers.insecure,
+        "Whether peers speak in plain text and are believed to be who they say. Only on loopback addresses, for trying \
+         things out: whoever can connect can forge credit."
+    ),
+    key!(
+        "peers.connect_timeout_ms",
+        peers.connect_timeout,
+        in within(10, 60_000),
+        "How long a connection to or from a peer may take to be made, with its handshake."
+    ),
+    key!(
+        "peers.keepalive_interval_ms",
+        peers.keepalive_interval,
+        in within(100, HOUR_MS),
+        "After how long a silent connection to or from a peer is pinged."
+    ),
+    key!(
+        "peers.keepalive_timeout_ms",
+        peers.keepalive_timeout,
+        in within(100, HOUR_MS),
+        "How long a ping may go unanswered before the connection is closed and made anew."
+    ),
+    key!(
+        "peers.backoff_least_ms",
+        peers.backoff_least,
+        in within(1, 60_000),
+        "How long to wait before connecting again after the first failure. It doubles with each, and each wait is cut \
+         at random by up to a half."
+    ),
+    key!(
+        "peers.backoff_most_ms",
+        peers.backoff_most,
+        in within(1, HOUR_MS),
+        "The longest such wait."
+    ),
+    key!(
+        "peers.queue_frames",
+        peers.queue_frames,
+        in within(1, 1_000_000),
+        "The most messages that wait to be sent to one member, and that wait to be read from one. When there are more, \
+         the oldest go."
+    ),
+    key!(
+        "peers.queue_bytes",
+        peers.queue_bytes,
+        in within(1_048_576, GIB),
+        "The most bytes of those messages, for each member and each way."
+    ),
+    key!(
+        "peers.tls.ca",
+        peers.tls.ca,
+        "The PEM file with the authorities that peers' certificates must come from."
+    ),
+    key!(
+        "peers.tls.cert",
+        peers.tls.cert,
+        "The PEM file with this node's certificate, then those between it and the authority. It must have the subject \
+         alternative name `URI:leasehold://CLUSTER/NODE`, and serve for both ends of a connection."
+    ),
+    key!(
+        "peers.tls.key",
+        peers.tls.key,
+        "The PEM file with the certificate's private key."
+    ),
+    key!(
+        "peers.tls.look_every_ms",
+        peers.tls.look_every,
+        in within(100, HOUR_MS),
+        "How often the three files are looked at. New ones are put in force together, without a restart; if peers would \
+         refuse them, the old ones stay, with a log line and a count."
+    ),
 ];
 
 /// Whether a name is that of a section.
@@ -290,8 +387,8 @@ pub const KEYS: &[Key] = &[
 pub fn is_section(name: &str) -> bool {
     KEYS.iter().any(|key| {
         key.name
-            .split_once('.')
-            .is_some_and(|(section, _)| section == name)
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('.'))
     })
 }
 

@@ -4,6 +4,7 @@
 //! where the secret is kept, so it can be printed whole.
 
 pub mod error;
+mod fleet;
 pub mod keys;
 pub mod reference;
 pub mod secret;
@@ -16,6 +17,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use error::{ConfigError, Fault, Origin};
+pub use fleet::{Fleet, Peers, PeersTls};
 pub use secret::SecretSource;
 pub use sections::{
     AccessLog, Admin, Answer, Config, Drain, Grpc, Http, Log, LogFormat, PolicyFormat,
@@ -102,7 +104,7 @@ impl Loaded {
             nearly_ours: Vec::new(),
         };
         for Assignment { key, value, origin } in assignments {
-            if keys::is_section(&key) && value == Raw::Other("table") {
+            if keys::is_section(&key) && value == Raw::Table(Vec::new()) {
                 continue; // A section with nothing in it.
             }
             let Some(known) = KEYS.iter().find(|known| known.name == key) else {
@@ -141,6 +143,7 @@ impl Loaded {
             ("http.listen", config.http.listen),
             ("grpc.listen", config.grpc.listen),
             ("admin.listen", config.admin.listen),
+            ("peers.listen", config.peers.listen),
         ];
         for (index, (key, listen)) in surfaces.iter().enumerate() {
             for (other, other_listen) in &surfaces[index + 1..] {
@@ -164,6 +167,7 @@ impl Loaded {
                 problem: "both are off, so nobody could ask: give one an address".to_owned(),
             });
         }
+        fleet::check(&config.fleet, &config.peers, faults);
         if let Err(error) = config.answer.options() {
             let key = match error {
                 render::CorsError::NotAnOrigin(_) => "answer.allow_origins",

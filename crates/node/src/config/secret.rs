@@ -26,7 +26,7 @@ impl Setting for SecretSource {
     fn read(raw: &Raw, _bounds: Bounds) -> Result<Self, String> {
         let text = match raw {
             Raw::Text(text) | Raw::String(text) => text.as_str(),
-            Raw::Integer(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => "",
+            Raw::Integer(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => "",
         };
         match text.split_once(':') {
             None if text == "generate" => Ok(Self::Generate),

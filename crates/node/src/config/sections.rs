@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use gate::table::OnDamage;
 
+use super::fleet::{Fleet, Peers};
 use super::secret::SecretSource;
 use super::setting::{Choice, Listen};
 use crate::render;
@@ -33,6 +34,10 @@ pub struct Config {
     pub drain: Drain,
     /// `log.*`
     pub log: Log,
+    /// `fleet.*`
+    pub fleet: Fleet,
+    /// `peers.*`
+    pub peers: Peers,
 }
 
 /// The HTTP surface.

@@ -19,16 +19,22 @@ pub enum Raw {
     Boolean(bool),
     /// An array of the file.
     List(Vec<Raw>),
+    /// A table in an array of the file, or an empty one.
+    Table(Vec<(String, Raw)>),
     /// A kind of the file's that no setting takes.
     Other(&'static str),
 }
 
 impl Raw {
     /// The text of a string, whatever the source.
-    fn text(&self) -> Option<&str> {
+    pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) | Self::String(text) => Some(text),
-            Self::Integer(_) | Self::Boolean(_) | Self::List(_) | Self::Other(_) => None,
+            Self::Integer(_)
+            | Self::Boolean(_)
+            | Self::List(_)
+            | Self::Table(_)
+            | Self::Other(_) => None,
         }
     }
 
@@ -44,6 +50,7 @@ impl Raw {
             Self::Integer(number) => number.to_string(),
             Self::Boolean(truth) => truth.to_string(),
             Self::List(_) => "an array".to_owned(),
+            Self::Table(_) => "a table".to_owned(),
             Self::Other(kind) => format!("a {kind}"),
         }
     }
@@ -83,7 +90,9 @@ fn integer(raw: &Raw, bounds: Bounds, what: &str) -> Result<u64, String> {
     let number = match raw {
         Raw::Integer(number) => u64::try_from(*number).map_err(|_| expected())?,
         Raw::Text(text) => text.replace('_', "").parse().map_err(|_| expected())?,
-        Raw::String(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => return Err(expected()),
+        Raw::String(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => {
+            return Err(expected());
+        }
     };
     if (bounds.least..=bounds.most).contains(&number) {
         Ok(number)
@@ -126,9 +135,12 @@ impl Setting for bool {
             Raw::Boolean(truth) => Ok(*truth),
             Raw::Text(text) if text == "true" => Ok(true),
             Raw::Text(text) if text == "false" => Ok(false),
-            Raw::Text(_) | Raw::String(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
-                Err("true or false".to_owned())
-            }
+            Raw::Text(_)
+            | Raw::String(_)
+            | Raw::Integer(_)
+            | Raw::List(_)
+            | Raw::Table(_)
+            | Raw::Other(_) => Err("true or false".to_owned()),
         }
     }
 
@@ -183,7 +195,9 @@ impl Setting for Vec<String> {
                 .filter(|item| !item.is_empty())
                 .map(str::to_owned)
                 .collect()),
-            Raw::String(_) | Raw::Integer(_) | Raw::Boolean(_) | Raw::Other(_) => Err(expected()),
+            Raw::String(_) | Raw::Integer(_) | Raw::Boolean(_) | Raw::Table(_) | Raw::Other(_) => {
+                Err(expected())
+            }
         }
     }
 

@@ -95,7 +95,12 @@ fn raw(value: &DeValue<'_>) -> Raw {
         DeValue::Array(items) => Raw::List(items.iter().map(|item| raw(item.get_ref())).collect()),
         DeValue::Float(_) => Raw::Other("number with a fraction"),
         DeValue::Datetime(_) => Raw::Other("date"),
-        DeValue::Table(_) => Raw::Other("table"),
+        DeValue::Table(inner) => Raw::Table(
+            inner
+                .iter()
+                .map(|(name, value)| (name.get_ref().to_string(), raw(value.get_ref())))
+                .collect(),
+        ),
     }
 }
 

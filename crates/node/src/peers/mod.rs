@@ -12,6 +12,7 @@ mod name;
 pub mod nats;
 mod open;
 mod queue;
+mod start;
 mod traffic;
 
 use std::fmt;
@@ -26,6 +27,7 @@ pub use self::mesh::{Chance, Mesh, MeshError, MeshSettings, Security};
 pub use self::name::{ClusterName, Member, NameError, NodeName};
 pub use self::open::{OpenError, open};
 pub use self::queue::{Bounds, Queue};
+pub use self::start::{start_mesh, system_chance};
 pub use self::traffic::{Traffic, TrafficCounts};
 
 /// The largest frame that is sent or taken, in bytes.

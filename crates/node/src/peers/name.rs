@@ -19,6 +19,11 @@ pub struct NameError {
     pub given: String,
 }
 
+impl NameError {
+    /// What would be right.
+    pub const RIGHT: &str = "1 to 63 of a-z, 0-9, '-', '_' and '.', the first a letter or a digit";
+}
+
 fn check(text: &str) -> Result<Box<str>, NameError> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let right = (1..=MOST_BYTES).contains(&text.len())

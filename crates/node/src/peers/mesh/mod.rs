@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::AbortHandle;
 
 use self::member::Peer;
-use super::credentials::Credentials;
+use super::credentials::{Credentials, CredentialsError};
 use super::identity::Identity;
 use super::inbox::Deliver;
 use super::name::Member;
@@ -100,13 +100,17 @@ pub enum MeshError {
         /// The address.
         address: SocketAddr,
     },
+    /// The certificate, its key or the authorities are not usable.
+    #[error("`peers.tls`: {0}")]
+    Credentials(#[from] CredentialsError),
 }
 
 /// A mesh that runs. Dropping it ends it.
 pub struct Mesh {
     shared: Arc<Shared>,
     address: SocketAddr,
-    accepting: AbortHandle,
+    /// Tasks that end with the mesh.
+    tasks: Vec<AbortHandle>,
 }
 
 /// What all tasks of a mesh work with.
@@ -181,7 +185,7 @@ impl Mesh {
         Ok(Self {
             shared,
             address,
-            accepting,
+            tasks: vec![accepting],
         })
     }
 
@@ -189,6 +193,11 @@ impl Mesh {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Has a task end with the mesh.
+    pub(super) fn ends_with_it(&mut self, task: AbortHandle) {
+        self.tasks.push(task);
     }
 
     /// What came from those who are no members, or did not prove to be one.
@@ -287,7 +296,7 @@ impl Transport for Mesh {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *closed = true;
-        self.accepting.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
         for peer in self.shared.peers.swap(Arc::default()).values() {
             peer.end();
         }

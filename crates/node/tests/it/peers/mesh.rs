@@ -718,3 +718,62 @@ async fn without_proof_it_keeps_to_the_machine() {
     let again = start(&first.address().to_string());
     assert!(matches!(again, Err(MeshError::Bind { .. })));
 }
+
+/// A member of `node-b`, from a configuration alone, whose certificate changes on the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_configuration_is_enough() {
+    let tls = Tls::new();
+    let files = write(&tls.directory(A), &tls.authority.pem(), &tls.issue(A));
+    let members: Vec<String> = tls
+        .places
+        .members()
+        .iter()
+        .map(|member| format!("{}={}", member.name, member.address))
+        .collect();
+    let given = [
+        format!("fleet.cluster={CLUSTER}"),
+        format!("fleet.node={A}"),
+        format!("fleet.members={}", members.join(",")),
+        format!("peers.listen={}", tls.places.at(A)),
+        format!("peers.tls.ca={}", files.ca.display()),
+        format!("peers.tls.cert={}", files.cert.display()),
+        format!("peers.tls.key={}", files.key.display()),
+        "peers.tls.look_every_ms=100".to_owned(),
+    ];
+    let config = leasehold_node::config::Loaded::read(None, [], &given)
+        .unwrap()
+        .config;
+    let start = |config: &leasehold_node::config::Config| {
+        let (deliver, inbox) = inbox(config.peers.bounds());
+        let (clock, _) = Clock::manual(START);
+        let telemetry = Arc::new(Telemetry::new(MOST_LIMITS, START));
+        let chance = leasehold_node::peers::system_chance();
+        let mesh = leasehold_node::peers::start_mesh(config, clock, telemetry, deliver, chance);
+        mesh.map(|mesh| (mesh, inbox))
+    };
+    let (mesh, inbox) = start(&config).unwrap();
+    let mut a = Station {
+        name: NodeName::new(A).unwrap(),
+        transport: Box::new(mesh.unwrap()),
+        inbox,
+    };
+    let (_, mut b) = tls.start_default(B).await;
+    a.reach(&mut b, b"from a file").await;
+    b.reach(&mut a, b"to a file").await;
+    let connects = a.peer(B).traffic.connects;
+    write(&tls.directory(A), &tls.authority.pem(), &tls.issue(A));
+    until(
+        || a.peer(B).traffic.connects > connects,
+        "the new certificate is used",
+    )
+    .await;
+
+    let off = leasehold_node::config::Config::default();
+    assert!(start(&off).unwrap().0.is_none());
+    std::fs::write(&files.key, "none").unwrap();
+    let told = start(&config).unwrap_err().to_string();
+    assert!(
+        told.starts_with("`peers.tls`: ") && told.contains("key.pem"),
+        "{told}"
+    );
+}
