@@ -39,6 +39,14 @@ impl Subject {
         bucket(0)..=bucket(u64::MAX)
     }
 
+    /// The last of them.
+    pub(crate) const fn last(self) -> Bucket {
+        Bucket {
+            subject: self,
+            window: WindowId(u64::MAX),
+        }
+    }
+
     /// The window that `at` lies in. Window 0 is the one that ends at the phase.
     #[must_use]
     pub const fn bucket_at(self, window_ns: u64, at: Wall) -> Bucket {
@@ -71,6 +79,20 @@ impl Bucket {
         Self {
             subject: self.subject,
             window: WindowId(self.window.0.saturating_add(1)),
+        }
+    }
+
+    /// The same key's window 0.
+    pub(crate) const fn first(self) -> Self {
+        self.back(u64::MAX)
+    }
+
+    /// The same key, so many windows earlier; at most the first.
+    #[must_use]
+    pub const fn back(self, windows: u64) -> Self {
+        Self {
+            subject: self.subject,
+            window: WindowId(self.window.0.saturating_sub(windows)),
         }
     }
 }

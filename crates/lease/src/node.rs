@@ -321,8 +321,8 @@ impl Node {
     /// Who issues credit for a bucket that starts at `start`; `None` if no view of this node governs it.
     #[must_use]
     pub fn owner_of(&self, bucket: Bucket, terms: &Terms) -> Option<NodeId> {
-        let start = bucket.start(terms.window_ns);
-        Some(self.views.governing(start)?.owner(bucket))
+        let start = bucket.start(terms.slot_ns());
+        Some(self.views.governing(start)?.issuer(bucket, terms))
     }
 
     /// As owner: how old its knowledge of each holder is.

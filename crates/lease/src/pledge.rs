@@ -35,6 +35,13 @@ impl Pledges {
         }
     }
 
+    /// Whether one promise covers every start from `first` to `last`.
+    pub fn covers_all(&self, first: Wall, last: Wall) -> bool {
+        self.spans
+            .iter()
+            .any(|span| span.from <= first && last < span.until)
+    }
+
     pub fn covers(&self, start: Wall) -> bool {
         self.spans
             .iter()

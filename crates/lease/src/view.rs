@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::bucket::Bucket;
 use crate::id::{NodeId, ViewId};
+use crate::terms::{Shape, Terms};
 use crate::time::Wall;
 
 /// The agreed list of members.
@@ -91,6 +92,27 @@ impl View {
         let rank = (index + count - first) % count;
         let count = count as u64;
         allowance / count + u64::from((rank as u64) < allowance % count)
+    }
+
+    /// Who issues for a bucket under these terms: all slots of one key have one owner, as they count together.
+    #[must_use]
+    pub fn issuer(&self, bucket: Bucket, terms: &Terms) -> NodeId {
+        match terms.shape {
+            Shape::FixedWindow => self.owner(bucket),
+            Shape::SlidingWindow | Shape::TokenBucket { .. } => self.owner(bucket.first()),
+        }
+    }
+
+    /// A member's fair share under these terms.
+    #[must_use]
+    pub fn share_of(&self, bucket: Bucket, terms: &Terms, node: NodeId) -> u64 {
+        match terms.shape {
+            Shape::FixedWindow | Shape::TokenBucket { .. } => {
+                self.share(bucket, node, terms.shared(bucket))
+            }
+            // Slots count together: an odd unit that went round would be taken more than once.
+            Shape::SlidingWindow => self.share(bucket.first(), node, terms.units),
+        }
     }
 
     fn owner_index(&self, bucket: Bucket) -> usize {

@@ -42,8 +42,8 @@ impl Holder {
         credit: &mut impl Credit,
     ) -> Option<FastPath> {
         let held = turn.time.held;
-        let over = held >= bucket.end(terms.window_ns);
-        if over || held.plus(LEAD) < bucket.start(terms.window_ns) {
+        let over = held >= bucket.end(terms.slot_ns());
+        if over || held.plus(LEAD) < bucket.start(terms.slot_ns()) {
             return Some(FastPath::Missed);
         }
         let round = self.round;

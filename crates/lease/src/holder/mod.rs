@@ -15,7 +15,7 @@ use crate::id::{Epoch, Generation, LedgerId, NodeId, Seq};
 use crate::mutant::Mutant;
 use crate::node::Event;
 use crate::stream::{Incoming, Outgoing};
-use crate::terms::{Mode, Terms};
+use crate::terms::{Mode, Shape, Terms};
 use crate::time::{Instant, Wall};
 use crate::turn::Turn;
 
@@ -102,6 +102,8 @@ pub(crate) struct Holder {
     generations: u64,
     round: u64,
     full_told: u64,
+    /// Per sliding key, the slot in which a share was last taken alone: once in a span (section 7a).
+    alone: BTreeMap<Subject, Wall>,
     /// Where the last search for a record to forget ended.
     cursor: Option<Bucket>,
     /// A fixed share that starts here has been forgotten early: none up to it is taken again.
@@ -145,8 +147,8 @@ impl Holder {
         credit: &mut impl Credit,
     ) -> Option<&mut Entry> {
         if !self.entries.contains_key(&bucket) {
-            let start = bucket.start(terms.window_ns);
-            let owner = turn.views.governing(start)?.owner(bucket);
+            let start = bucket.start(terms.slot_ns());
+            let owner = turn.views.governing(start)?.issuer(bucket, &terms);
             if self.entries.len() >= turn.config.most_held && !self.make_room(turn) {
                 turn.stats.held_refused += 1;
                 if self.full_told != self.round {
@@ -317,6 +319,7 @@ impl Holder {
             } else if begun && entry.available > 0 {
                 wait = wait.min(idle - quiet);
             }
+            self.hand_back_slot(bucket, turn, credit);
             self.announce(bucket, turn, credit);
             self.tell(bucket, round_ns, turn);
         }
@@ -342,6 +345,25 @@ impl Holder {
         }
     }
 
+    /// In the last round of a slot, what it will not need goes back while it still can: credit dies with its slot.
+    fn hand_back_slot(&mut self, bucket: Bucket, turn: &mut Turn<'_>, credit: &mut impl Credit) {
+        let Some(entry) = self.entries.get_mut(&bucket) else {
+            return;
+        };
+        let last_round = turn.time.held.plus(turn.config.round) >= entry.end;
+        if entry.terms.shape == Shape::FixedWindow || !last_round || entry.available == 0 {
+            return;
+        }
+        let keep = entry.demand.expected(1);
+        if let Some(owner) = self.owners.get(&entry.owner)
+            && owner.in_contact(turn)
+            && let Some(ledger) = owner.ledger
+            && entry.hand_back(bucket, keep, ledger, credit, turn.stats) > 0
+        {
+            self.hurry(bucket);
+        }
+    }
+
     /// Shortly before a window ends, the next one's owner hears what to expect, so that it can issue ahead.
     fn announce(&mut self, bucket: Bucket, turn: &mut Turn<'_>, credit: &mut impl Credit) {
         let Some(entry) = self.entries.get_mut(&bucket) else {
@@ -355,7 +377,7 @@ impl Holder {
         if entry.asked == 0 {
             return;
         }
-        let rounds = rounds_until(Wall(0), Wall(entry.terms.window_ns), turn.round_ns());
+        let rounds = rounds_until(Wall(0), Wall(entry.terms.slot_ns()), turn.round_ns());
         let demand = Demand::next_window(entry.asked, rounds);
         let (quantum, terms) = (entry.quantum, entry.terms);
         let next = bucket.next();

@@ -28,7 +28,8 @@ impl Holder {
         ) else {
             return false;
         };
-        let alone = !owner.in_contact(turn) || entry.start < owner.authority_from;
+        let anchor = entry.terms.anchor(bucket);
+        let alone = !owner.in_contact(turn) || anchor < owner.authority_from;
         if !alone || turn.time.behind || entry.terms.durable || entry.terms.mode == Mode::Fixed {
             return false;
         }
@@ -53,17 +54,25 @@ impl Holder {
             }
         }
         let broken = |rule| turn.config.broken(rule);
-        let unpledged = entry.start >= owner.pledged_until || broken(Mutant::NoPledgeFloor);
+        let unpledged = anchor >= owner.pledged_until || broken(Mutant::NoPledgeFloor);
         let since_boot = turn.boot.plus(PLEDGE_AHEAD + SKEW);
-        let alive = entry.start >= since_boot || turn.boot.0 == 0 || broken(Mutant::NoBootFloor);
-        let remembered = owner.self_floor.is_none_or(|floor| entry.start > floor);
+        let alive = anchor >= since_boot || turn.boot.0 == 0 || broken(Mutant::NoBootFloor);
+        let remembered = owner.self_floor.is_none_or(|floor| anchor > floor)
+            && (anchor == entry.start || anchor >= view.active_from)
+            && self
+                .alone
+                .get(&bucket.subject)
+                .is_none_or(|last| *last < anchor || *last == entry.start);
         let first = entry.self_granted == 0 || broken(Mutant::SelfGrantTwice);
         let begun = turn.time.sure >= entry.start;
-        let share = view.share(bucket, turn.me.node, entry.terms.units);
+        let share = view.share_of(bucket, &entry.terms, turn.me.node);
         if !(begun && unpledged && alive && remembered && first) || share == 0 {
             return false;
         }
         entry.self_granted = share;
+        if anchor < entry.start {
+            self.alone.insert(bucket.subject, entry.start);
+        }
         owner.out.touch(bucket);
         turn.stats.self_grants += 1;
         turn.stats.self_granted_units += share;
@@ -95,7 +104,7 @@ impl Holder {
         {
             return FastPath::Missed;
         }
-        let share = view.share(bucket, turn.me.node, entry.terms.units);
+        let share = view.share_of(bucket, &entry.terms, turn.me.node);
         entry.self_granted = share;
         if share == 0 {
             return FastPath::Exhausted;
@@ -121,7 +130,10 @@ impl Holder {
         if terms.revision <= entry.terms.revision || terms == entry.terms {
             return;
         }
-        if terms.window_ns != entry.terms.window_ns || terms.mode != entry.terms.mode {
+        if terms.window_ns != entry.terms.window_ns
+            || terms.mode != entry.terms.mode
+            || !terms.counts_like(&entry.terms)
+        {
             // Another limit's: a subject never changes these.
             return;
         }
@@ -141,7 +153,7 @@ impl Holder {
         if entry.self_granted == 0 {
             return;
         }
-        let share = view.share(bucket, turn.me.node, terms.units);
+        let share = view.share_of(bucket, &terms, turn.me.node);
         if share > entry.self_granted {
             let more = share - entry.self_granted;
             entry.self_granted = share;

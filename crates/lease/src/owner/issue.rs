@@ -1,9 +1,12 @@
 //! Who gets how much of what is free (L). Whatever is decided here, the ledger has the last word (S5).
 
+use std::time::Duration;
+
 use crate::bucket::Bucket;
 use crate::config::LEAD;
 use crate::fair::{Want, split};
 use crate::id::NodeId;
+use crate::terms::Shape;
 use crate::turn::Turn;
 
 use super::Owner;
@@ -125,20 +128,28 @@ impl Owner {
     /// Stops holding back for members that have pledged since.
     pub(super) fn release(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
         self.with(bucket, turn, |entry, holders, _| {
-            let start = entry.start;
-            entry
-                .unpledged
-                .retain(|(node, _)| !holders.get(node).is_some_and(|it| it.pledges.covers(start)));
+            let terms = entry.terms;
+            entry.unpledged.retain(|(node, _)| {
+                !holders
+                    .get(node)
+                    .is_some_and(|it| it.pledged(bucket, &terms))
+            });
         });
+        self.set_ceiling(bucket, turn);
     }
 }
 
 /// S10, and not before anybody could use it or after: whether anything may be issued now.
 pub(super) fn may_issue(entry: &Entry, turn: &Turn<'_>) -> bool {
+    // A token bucket's slot may only begin to issue when the one before has ended: what is left of that carries over.
+    let lead = match entry.terms.shape {
+        Shape::FixedWindow | Shape::SlidingWindow => LEAD,
+        Shape::TokenBucket { .. } => Duration::ZERO,
+    };
     entry.authority
         && !entry.broken
         && !turn.time.behind
-        && entry.start <= turn.time.sure.plus(LEAD)
+        && entry.start <= turn.time.sure.plus(lead)
         && turn.time.sure < entry.end
 }
 
@@ -176,9 +187,15 @@ fn pool(entry: &Entry, askers: &[Asker], free: u64, turn: &Turn<'_>) -> u64 {
     let pending: u64 = askers
         .iter()
         .fold(0, |sum, asker| asker.pending.saturating_add(sum));
-    percent(free.saturating_sub(reserve), part)
-        .max(pending)
-        .min(free)
+    let mut pool = percent(free.saturating_sub(reserve), part);
+    if entry.terms.shape != Shape::FixedWindow {
+        // Credit dies with its slot: no more than can be used there.
+        let wanted = askers
+            .iter()
+            .fold(0, |sum, asker| asker.want.saturating_add(sum));
+        pool = pool.min(wanted);
+    }
+    pool.max(pending).min(free)
 }
 
 /// How much one waiting holder is given: what its requests wait for, and something to go on with.
@@ -203,7 +220,11 @@ fn for_one(entry: &Entry, place: usize, turn: &Turn<'_>) -> u64 {
     } else {
         more - more % quantum
     };
-    let most = account.pending.max(more);
+    let most = if entry.terms.shape == Shape::FixedWindow {
+        account.pending.max(more)
+    } else {
+        account.pending.max(more.min(account.demand))
+    };
     if most <= free {
         most
     } else {

@@ -7,7 +7,7 @@ use crate::bucket::Bucket;
 use crate::config::Config;
 use crate::id::{Epoch, Generation, NodeId, Seq};
 use crate::mutant::Mutant;
-use crate::terms::Terms;
+use crate::terms::{Shape, Terms};
 use crate::time::{Instant, Wall};
 
 /// What one record of one incarnation of a holder was issued, and says.
@@ -53,6 +53,10 @@ pub(crate) struct Entry {
     pub broken: bool,
     /// Units that resets have added.
     pub added: u64,
+    /// What a slot may admit, as last computed; whole windows have their units.
+    pub ceiling: u64,
+    /// A token bucket's slot has issued: its ceiling stays.
+    pub fixed: bool,
     /// The requests that they came from.
     pub resets: Vec<u128>,
     /// The largest allowance that anybody has counted by.
@@ -170,13 +174,15 @@ impl Entry {
     pub fn new(bucket: Bucket, terms: Terms, authority: bool) -> Self {
         Self {
             terms,
-            start: bucket.start(terms.window_ns),
-            end: bucket.end(terms.window_ns),
+            start: bucket.start(terms.slot_ns()),
+            end: bucket.end(terms.slot_ns()),
             authority,
             broken: false,
             added: 0,
+            ceiling: 0,
+            fixed: false,
             resets: Vec::new(),
-            most: terms.units,
+            most: terms.most(),
             accounts: Vec::new(),
             unpledged: Vec::new(),
             turn: 0,
@@ -185,7 +191,11 @@ impl Entry {
 
     /// A(b).
     pub const fn allowance(&self) -> u64 {
-        self.terms.units.saturating_add(self.added)
+        let units = match self.terms.shape {
+            Shape::FixedWindow => self.terms.units,
+            Shape::SlidingWindow | Shape::TokenBucket { .. } => self.ceiling,
+        };
+        units.saturating_add(self.added)
     }
 
     pub fn holdback(&self, node: NodeId) -> u64 {
@@ -287,6 +297,7 @@ impl Entry {
             return false;
         };
         life.granted = life.granted.saturating_add(units);
+        self.fixed = true;
         if late {
             life.uncharged += units;
         }
@@ -306,7 +317,7 @@ mod tests {
 
     use super::*;
     use crate::bucket::{Subject, WindowId};
-    use crate::terms::{Mode, OnDegraded, Shape};
+    use crate::terms::{Mode, OnDegraded};
 
     const EPOCH: Epoch = Epoch { count: 1, nonce: 7 };
 

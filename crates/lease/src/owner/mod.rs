@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::audit;
-use crate::bucket::{Bucket, Subject};
+use crate::bucket::{Bucket, Subject, WindowId};
 use crate::config::{Config, LEAD, SKEW};
 use crate::id::{Epoch, LedgerId, NodeId};
 use crate::mutant::Mutant;
@@ -23,8 +23,10 @@ mod issue;
 pub(crate) mod ledger;
 mod recall;
 mod record;
+mod slots;
 
 use ledger::Entry;
+use slots::Carries;
 
 /// What this node, as owner, knows of a holder.
 #[derive(Debug, Default)]
@@ -40,6 +42,26 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
+    /// S8: whether it has taken no share alone, but for what it listed, of any slot that counts together with a bucket.
+    /// A slot is safe if any in the span that ends with it was pledged: a share is only taken if the whole span starts
+    /// after all that was ever pledged (S9).
+    pub fn pledged(&self, bucket: Bucket, terms: &Terms) -> bool {
+        let slots = terms.span_slots();
+        let mut unpledged = 0;
+        for back in (0..=slots * 2).rev() {
+            let start = bucket.back(back).start(terms.slot_ns());
+            unpledged = if self.pledges.covers(start) {
+                0
+            } else {
+                unpledged + 1
+            };
+            if back <= slots && unpledged > slots {
+                return false;
+            }
+        }
+        true
+    }
+
     /// L: not heard for three paces.
     pub fn is_absent(&self, turn: &Turn<'_>) -> bool {
         self.heard.is_none_or(|at| {
@@ -54,6 +76,15 @@ impl Holder {
             .is_none_or(|at| turn.time.instant.since(at) >= turn.config.round);
         back && !self.is_absent(turn)
     }
+}
+
+/// S7: how long an entry is kept: until its bucket has ended plus two rounds, and a span longer if later slots count it.
+pub(crate) fn keep_until(bucket: Bucket, terms: &Terms, turn: &Turn<'_>) -> Wall {
+    let last = Bucket {
+        window: WindowId(bucket.window.0.saturating_add(terms.span_slots())),
+        ..bucket
+    };
+    last.end(terms.slot_ns()).plus(turn.config.round * 2)
 }
 
 #[derive(Debug)]
@@ -71,12 +102,13 @@ pub(crate) struct Owner {
     levels: (u64, u64),
     round: u64,
     full_told: u64,
+    carries: Carries,
 }
 
 impl Owner {
     pub fn new(ledger_id: LedgerId, boot: Wall, config: &Config) -> Self {
         let authority_from = if boot.0 == 0 || config.broken(Mutant::NoAuthority) {
-            boot
+            Wall(0)
         } else {
             boot.plus(LEAD + SKEW)
         };
@@ -91,6 +123,7 @@ impl Owner {
             levels: (0, 0),
             round: 0,
             full_told: 0,
+            carries: Carries::default(),
         }
     }
 
@@ -138,8 +171,14 @@ impl Owner {
                 }
                 return None;
             }
-            let start = bucket.start(terms.window_ns);
-            let authority = start >= self.authority_from;
+            let start = bucket.start(terms.slot_ns());
+            let anchor = terms.anchor(bucket);
+            let span = start > anchor;
+            let authority = anchor >= self.authority_from
+                && turn
+                    .views
+                    .governing(start)
+                    .is_some_and(|view| !span || anchor >= view.active_from);
             let mut entry = Entry::new(bucket, terms, authority);
             if !terms.durable
                 && !turn.config.broken(Mutant::NoHoldback)
@@ -149,16 +188,16 @@ impl Owner {
                     let pledged = self
                         .holders
                         .get(member)
-                        .is_some_and(|holder| holder.pledges.covers(start));
+                        .is_some_and(|holder| holder.pledged(bucket, &terms));
                     if !pledged {
-                        let share = view.share(bucket, *member, terms.units);
+                        let share = view.share_of(bucket, &terms, *member);
                         entry.unpledged.push((*member, share));
                     }
                 }
             }
             let (out, held) = entry.levels();
             self.levels = (self.levels.0 + out, self.levels.1 + held);
-            self.ends.insert((entry.end, bucket));
+            self.ends.insert((keep_until(bucket, &terms, turn), bucket));
             self.ledger.insert(bucket, entry);
         }
         self.ledger.get_mut(&bucket)
@@ -213,13 +252,14 @@ impl Owner {
         for bucket in std::mem::take(&mut self.stirred) {
             self.hand_out(bucket, turn);
         }
-        let grace = turn.config.round * 2;
-        while let Some((end, bucket)) = self.ends.first().copied()
-            && end.plus(grace) <= turn.time.sure
+        while let Some((until, bucket)) = self.ends.first().copied()
+            && until <= turn.time.sure
         {
             self.ends.pop_first();
+            self.carry_over(bucket, turn);
             self.drop_entry(bucket);
         }
+        self.forget_full(turn);
         (turn.stats.credit_outstanding, turn.stats.holdback_units) = self.levels;
     }
 

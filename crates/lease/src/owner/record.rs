@@ -8,7 +8,7 @@ use crate::mutant::Mutant;
 use crate::terms::{Mode, Terms};
 use crate::turn::Turn;
 
-use super::Owner;
+use super::{Owner, keep_until};
 
 impl Owner {
     /// Takes one piece of a report. `current` says whether the sender's incarnation is the newest known; of an older one
@@ -73,15 +73,18 @@ impl Owner {
         if terms.window_ns == 0 || terms.mode == Mode::Fixed {
             return false;
         }
-        if bucket.end(terms.window_ns).plus(turn.config.round * 2) <= turn.time.sure {
-            // Over: this owner will never issue for it again.
+        if keep_until(bucket, &terms, turn) <= turn.time.sure {
+            // Over: this owner will never issue for it again. But what a token bucket has left rests on what was spent.
+            if record.self_granted > 0 {
+                self.empty(bucket, &terms, turn);
+            }
             return true;
         }
-        let start = bucket.start(terms.window_ns);
+        let start = bucket.start(terms.slot_ns());
         let ours = turn
             .views
             .governing(start)
-            .is_some_and(|view| view.owner(bucket) == turn.me.node && view.contains(from));
+            .is_some_and(|view| view.issuer(bucket, &terms) == turn.me.node && view.contains(from));
         if !ours || self.open(bucket, terms, turn).is_none() {
             return false;
         }
@@ -89,12 +92,12 @@ impl Owner {
         let ledger = self.ledger_id;
         let mut freed = Vec::new();
         let stored = self.with(bucket, turn, |entry, _, turn| {
-            if terms.window_ns != entry.terms.window_ns {
+            if terms.window_ns != entry.terms.window_ns || !terms.counts_like(&entry.terms) {
                 return false;
             }
             if record.self_granted > 0
                 && let Some(view) = turn.views.governing(start)
-                && record.self_granted > view.share(bucket, from, entry.most)
+                && record.self_granted > view.share_of(bucket, &entry.terms, from)
             {
                 // It took its share of a larger allowance, under a policy that this owner never saw or that is past.
                 let members = view.members.len() as u64;
@@ -169,15 +172,19 @@ impl Owner {
             let known = entry.terms;
             let newer = terms.revision > known.revision
                 || (terms.revision == known.revision && terms.units < known.units);
-            if !newer || terms.window_ns != known.window_ns || terms.mode != known.mode {
+            if !newer
+                || terms.window_ns != known.window_ns
+                || terms.mode != known.mode
+                || !terms.counts_like(&known)
+            {
                 return None;
             }
             entry.terms = terms;
-            entry.most = entry.most.max(terms.units);
+            entry.most = entry.most.max(terms.most());
             // A member that has not pledged may count by the old terms or by the new: the larger share is held back.
             if let Some(view) = turn.views.governing(entry.start) {
                 for (node, share) in &mut entry.unpledged {
-                    *share = (*share).max(view.share(bucket, *node, terms.units));
+                    *share = (*share).max(view.share_of(bucket, &terms, *node));
                 }
             }
             (terms.units != known.units).then_some(terms.units < known.units)

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold_lease::bucket::{Bucket, Subject};
+use leasehold_lease::bucket::{Bucket, Subject, WindowId};
 use leasehold_lease::config::Config;
 use leasehold_lease::credit::{Credit, Level};
 use leasehold_lease::id::{Epoch, NodeId, ViewId};
@@ -53,7 +53,7 @@ impl Table {
 
 impl Credit for Table {
     fn install(&mut self, bucket: Bucket, terms: &Terms, units: u64) -> bool {
-        if self.full || bucket.end(terms.window_ns) <= self.wall {
+        if self.full || bucket.end(terms.slot_ns()) <= self.wall {
             return false;
         }
         self.levels.entry(bucket).or_default().available += units;
@@ -191,7 +191,7 @@ impl Fleet {
     }
 
     pub fn bucket(&self, index: usize, subject: Subject) -> Bucket {
-        subject.bucket_at(self.limits[&subject].window_ns, self.clock(index).wall)
+        subject.bucket_at(self.limits[&subject].slot_ns(), self.clock(index).wall)
     }
 
     pub fn request(&mut self, index: usize, subject: Subject, cost: u64) {
@@ -298,6 +298,46 @@ impl Fleet {
 
     /// S6, for one bucket.
     pub fn check(&self, bucket: Bucket) {
+        let terms = self.limits[&bucket.subject];
+        if terms.shape == Shape::SlidingWindow {
+            // Over every span that the bucket is part of.
+            let slots = terms.span_slots();
+            for last in bucket.window.0..=bucket.window.0 + slots {
+                let spent: u64 = (last - slots..=last)
+                    .map(|window| Bucket {
+                        window: WindowId(window),
+                        ..bucket
+                    })
+                    .filter_map(|slot| self.spent.get(&slot))
+                    .sum();
+                let most = self
+                    .most
+                    .get(&bucket.subject)
+                    .map_or(terms.units, |most| terms.units.max(*most));
+                assert!(
+                    spent <= most,
+                    "sliding at {} ms: {bucket:?} {spent} of {most}",
+                    self.now / MS
+                );
+            }
+            return;
+        }
+        if let Shape::TokenBucket { burst } = terms.shape {
+            // In every run of slots that ends here: no more than the burst and what flowed in after the first.
+            let mut spent = 0;
+            let mut inflow = 0;
+            for back in 0..200 {
+                let slot = bucket.back(back);
+                spent += self.spent.get(&slot).copied().unwrap_or(0);
+                assert!(
+                    spent <= burst + inflow,
+                    "tokens at {} ms: {bucket:?} {spent} in {back} slots of {burst} + {inflow}",
+                    self.now / MS
+                );
+                inflow += terms.inflow(slot);
+            }
+            return;
+        }
         let live: u64 = self
             .members
             .iter()

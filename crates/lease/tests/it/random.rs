@@ -9,7 +9,7 @@ use leasehold_lease::bucket::Subject;
 use leasehold_lease::config::Config;
 use leasehold_lease::id::{NodeId, ViewId};
 use leasehold_lease::node::Input;
-use leasehold_lease::terms::Terms;
+use leasehold_lease::terms::{Shape, Terms};
 use leasehold_lease::time::Wall;
 use leasehold_lease::view::View;
 
@@ -92,7 +92,21 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
         let units = 1 + chance.below(40);
         let window = windows[chance.below(4) as usize];
         let subject = Subject((u128::from(chance.bits()) << 64) | u128::from(chance.bits() ^ key));
-        fleet.limits.insert(subject, terms(units, window));
+        let mut terms = terms(units, window);
+        match chance.below(4) {
+            0 => {
+                terms.shape = Shape::SlidingWindow;
+                terms.window_ns = 1_000 * MS;
+            }
+            1 => {
+                terms.window_ns = 1_000 * MS;
+                terms.shape = Shape::TokenBucket {
+                    burst: units.div_ceil(10) + chance.below(30),
+                };
+            }
+            _ => {}
+        }
+        fleet.limits.insert(subject, terms);
     }
     let subjects: Vec<Subject> = fleet.limits.keys().copied().collect();
     for index in 0..nodes as usize {
@@ -149,7 +163,7 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
             }
         }
         let subject = subjects[chance.below(subjects.len() as u64) as usize];
-        if retunes && chance.one_in(300) {
+        if retunes && fleet.limits[&subject].shape == Shape::FixedWindow && chance.one_in(300) {
             let known = fleet.limits[&subject];
             let most = fleet.most.entry(subject).or_insert(known.units);
             *most = (*most).max(known.units);
@@ -234,7 +248,8 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
             fleet.input(index, Input::View(view.clone()));
         }
     }
-    if wild || crowded {
+    let fixed = fleet.limits[&subjects[0]].shape == Shape::FixedWindow;
+    if wild || crowded || !fixed {
         return (1, 1);
     }
     fleet.run(Duration::from_millis(2_500));
@@ -417,5 +432,34 @@ fn figures() {
         println!(
             "{units}/{window_ms}ms: pinned {pinned:?} uniform {uniform:?} moving {moving:?} burst at one {one:?} at all {all:?}"
         );
+    }
+}
+
+#[test]
+#[ignore = "prints figures for tuning; the simulator measures properly"]
+fn slot_figures() {
+    for shape in [Shape::SlidingWindow, Shape::TokenBucket { burst: 50 }] {
+        for pinned in [true, false] {
+            let mut fleet = Fleet::new(5, Config::default(), steady(300_000));
+            let subject = Subject((1 << 90) | 12_345);
+            fleet.limits.insert(
+                subject,
+                Terms {
+                    shape,
+                    ..terms(100, 1_000)
+                },
+            );
+            fleet.start_all();
+            fleet.run(Duration::from_millis(1_500));
+            let before = fleet.admitted;
+            for turn in 0..1_500_u64 {
+                fleet.run_until(1_500 * MS + turn * 20 * MS / 3);
+                fleet.request(if pinned { 2 } else { turn as usize * 7 % 5 }, subject, 1);
+            }
+            println!(
+                "{shape:?} pinned {pinned}: {} of 1000",
+                fleet.admitted - before
+            );
+        }
     }
 }
