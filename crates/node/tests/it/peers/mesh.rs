@@ -63,10 +63,14 @@ struct Places {
 
 impl Places {
     fn new() -> Self {
-        // Free a moment ago. Ephemeral ports are given out in turn or at random, hardly the same again at once.
+        // Free a moment ago, at an address of this process and these places alone, so that nobody takes it meanwhile.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let place = NEXT.fetch_add(1, Ordering::Relaxed) % 250 + 1;
+        let host = std::net::Ipv4Addr::new(127, high.max(1), low, place as u8);
         let taken: Vec<std::net::TcpListener> = NAMES
             .iter()
-            .map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
+            .map(|_| std::net::TcpListener::bind((host, 0)).unwrap())
             .collect();
         let addresses = NAMES
             .into_iter()
