@@ -3,6 +3,7 @@
 // All of this is tests, though much of it is not in functions marked so.
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
 mod conformance;
 mod deployed;
 mod file;

@@ -126,12 +126,17 @@ impl NatsServer {
 
     /// Starts it and waits until it says so.
     pub async fn up(&mut self) {
-        let log = self.folder().join("nats.log");
-        let before = self.log().matches("Server is ready").count();
+        let before = self.times_ready();
+        self.launch();
+        self.until_ready(before).await;
+    }
+
+    /// Starts it without waiting.
+    pub fn launch(&mut self) {
         let file = std::fs::File::options()
             .create(true)
             .append(true)
-            .open(log)
+            .open(self.folder().join("nats.log"))
             .unwrap();
         let child = Command::new(program())
             .arg("--config")
@@ -142,10 +147,18 @@ impl NatsServer {
             .spawn()
             .unwrap();
         self.child = Some(child);
+    }
+
+    /// Waits until it has said more than `before` times that it is ready.
+    pub async fn until_ready(&self, before: usize) {
         eventually("the server to be ready", async || {
-            (self.log().matches("Server is ready").count() > before).then_some(())
+            (self.times_ready() > before).then_some(())
         })
         .await;
+    }
+
+    fn times_ready(&self) -> usize {
+        self.log().matches("Server is ready").count()
     }
 
     /// What it has printed.
