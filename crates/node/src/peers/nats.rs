@@ -206,9 +206,15 @@ async fn receive(shared: Arc<Shared>) {
 
 /// Sends what is queued for one member, until it is aborted.
 async fn send(shared: Arc<Shared>, subject: String, queue: Arc<Queue>, traffic: Arc<Traffic>) {
+    let mut connects = 0;
     loop {
         // While there is no connection frames stay in the queue, where newer ones push out older ones.
         shared.link.until_connected().await;
+        let now = shared.link.state().connects;
+        if connects != now {
+            connects = now;
+            traffic.connected();
+        }
         let Some(frame) = queue.pop().await else {
             return;
         };

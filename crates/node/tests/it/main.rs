@@ -10,7 +10,6 @@ mod metrics;
 #[path = "../../../store/tests/it/server.rs"]
 mod nats_server;
 mod peers;
-mod peers_nats;
 mod reload;
 mod render;
 mod rls;

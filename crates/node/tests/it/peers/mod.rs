@@ -3,6 +3,7 @@
 mod certificates;
 mod conformance;
 mod mesh;
+mod nats;
 
 use std::time::Duration;
 

@@ -1,12 +1,20 @@
 //! Members by way of NATS, over a real server.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use leasehold_node::peers::nats::{NatsPeers, NatsPeersSettings, subject};
-use leasehold_node::peers::{Bounds, ClusterName, Deliver, Inbox, Link, Member, Transport, inbox};
+use leasehold_node::peers::{
+    Bounds, ClusterName, Deliver, Inbox, Link, Member, NodeName, Transport, inbox,
+};
 use store::nats::{Credentials, NatsLink, NatsSettings, Secret};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 
+use super::conformance::{self, BOUNDS, Harness};
+use super::{PATIENCE, Station};
 use crate::nats_server::NatsServer;
-use crate::transports::{Node, name, now, reaches, suite, until};
+use crate::nats_server::now;
 
 const NAMES: [&str; 3] = ["node-1", "eu_west.node-2", "c"];
 
@@ -53,19 +61,19 @@ fn start(node: &str, link: NatsLink, deliver: Deliver) -> NatsPeers {
     NatsPeers::start(settings, link, deliver)
 }
 
-async fn node(server: &NatsServer, text: &str, credentials: Credentials) -> Node {
+async fn node(server: &NatsServer, text: &str, credentials: Credentials) -> Station {
     let (deliver, inbox) = inbox(Bounds::default());
     let link = link(server, text, credentials).await;
     let transport = start(text, link, deliver);
     transport.set_members(&members());
-    Node {
+    Station {
         name: name(text),
         transport: Box::new(transport),
         inbox,
     }
 }
 
-async fn nodes(server: &NatsServer) -> Vec<Node> {
+async fn nodes(server: &NatsServer) -> Vec<Station> {
     let mut nodes = Vec::new();
     for text in NAMES {
         nodes.push(node(server, text, Credentials::None).await);
@@ -73,10 +81,96 @@ async fn nodes(server: &NatsServer) -> Vec<Node> {
     nodes
 }
 
+fn name(text: &str) -> NodeName {
+    NodeName::new(text).unwrap()
+}
+
+/// Polls until `what` gives something.
+async fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let start = now();
+    loop {
+        if let Some(found) = poll() {
+            return found;
+        }
+        assert!(start.elapsed() < PATIENCE, "gave up waiting: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Sends `text` until it arrives: transports may lose frames. What arrives must be from `from`.
+async fn reaches(from: &Station, to: &mut Station, text: &'static str) {
+    from.reach(to, text.as_bytes()).await;
+}
+
+/// A server of its own, started with the first node.
+struct Nats(Option<NatsServer>);
+
+impl Nats {
+    async fn server(&mut self) -> &NatsServer {
+        if self.0.is_none() {
+            self.0 = Some(NatsServer::start("").await);
+        }
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl Harness for Nats {
+    async fn start(&mut self, text: &str) -> Station {
+        let (deliver, inbox) = inbox(BOUNDS);
+        let link = link(self.server().await, text, Credentials::None).await;
+        let settings = NatsPeersSettings {
+            cluster: cluster(),
+            name: name(text),
+            bounds: BOUNDS,
+        };
+        let transport = NatsPeers::start(settings, link, deliver);
+        let members: Vec<Member> = [conformance::A, conformance::B, conformance::C]
+            .into_iter()
+            .map(member)
+            .collect();
+        transport.set_members(&members);
+        Station {
+            name: name(text),
+            transport: Box::new(transport),
+            inbox,
+        }
+    }
+
+    /// A client that subscribes to what the node would hear, and reads nothing of it.
+    async fn stick(&mut self, text: &str) -> Box<dyn Send> {
+        let port = self.server().await.port;
+        let mut stuck = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let incoming = subject(&cluster(), &name("x"), &name(text)).replace(".from.x.", ".from.*.");
+        let hello = format!("CONNECT {{\"verbose\":false}}\r\nSUB {incoming} 1\r\n");
+        stuck.write_all(hello.as_bytes()).await.unwrap();
+        Box::new(stuck)
+    }
+}
+
 #[tokio::test]
 async fn it_is_a_transport() {
     let server = NatsServer::start("").await;
-    suite(nodes(&server).await, &members()).await;
+    let nodes = nodes(&server)
+        .await
+        .into_iter()
+        .map(
+            |Station {
+                 name,
+                 transport,
+                 inbox,
+             }| crate::transports::Node {
+                name,
+                transport,
+                inbox,
+            },
+        )
+        .collect();
+    crate::transports::suite(nodes, &members()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_does_what_every_transport_must() {
+    conformance::all(|| Nats(None)).await;
 }
 
 /// X4: a node that starts before its server keeps trying, and says how it stands.
