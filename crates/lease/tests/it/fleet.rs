@@ -9,12 +9,15 @@ use leasehold_lease::config::Config;
 use leasehold_lease::credit::{Credit, Level};
 use leasehold_lease::id::{Epoch, NodeId, ViewId};
 use leasehold_lease::message::Envelope;
-use leasehold_lease::node::{Boot, FastPath, Identity, Input, Node, Output};
+use leasehold_lease::node::{Boot, Event, FastPath, Identity, Input, Node, Output};
 use leasehold_lease::terms::{Mode, OnDegraded, Shape, Terms};
 use leasehold_lease::time::{Instant, Now, Wall};
 use leasehold_lease::view::View;
 
 pub const MS: u64 = 1_000_000;
+
+/// What the network holds back arrives at this time or later.
+pub const HELD: u64 = u64::MAX / 2;
 
 /// A fleet's base wall clock: some time after 2025, and no multiple of anything.
 pub const BASE: u64 = 40_000_000_123_456_789;
@@ -101,6 +104,8 @@ pub struct Fleet {
     pub network: Network,
     /// How long saving a floor takes.
     pub disk: u64,
+    /// What operators were told.
+    pub events: Vec<(NodeId, Event)>,
     flying: BTreeMap<(u64, u64), (NodeId, Deliver)>,
     flown: u64,
     /// The largest allowance that was in force, where a policy has changed.
@@ -138,6 +143,7 @@ impl Fleet {
             denied: 0,
             network,
             disk: MS,
+            events: Vec::new(),
             flying: BTreeMap::new(),
             flown: 0,
             most: BTreeMap::new(),
@@ -291,7 +297,7 @@ impl Fleet {
                         }
                     }
                 }
-                Output::Event(_) => {}
+                Output::Event(event) => self.events.push((from, event)),
             }
         }
     }
@@ -366,6 +372,24 @@ impl Fleet {
             .map(|at| at.0);
         let arrival = self.flying.first_key_value().map(|((at, _), _)| *at);
         timers.chain(arrival).min()
+    }
+
+    /// Lets go what the network holds between two nodes.
+    pub fn release(&mut self, from: NodeId, to: NodeId) {
+        let held: Vec<(u64, u64)> = self
+            .flying
+            .iter()
+            .filter(|((at, _), (target, deliver))| {
+                let between = matches!(deliver, Deliver::Envelope(it) if it.from == from);
+                *at >= HELD && *target == to && between
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        for key in held {
+            if let Some(what) = self.flying.remove(&key) {
+                self.flying.insert((self.now, key.1), what);
+            }
+        }
     }
 
     /// Lets everything happen up to a time.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod fleet;
+mod golden;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod random;
