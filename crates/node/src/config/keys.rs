@@ -380,6 +380,64 @@ pub const KEYS: &[Key] = &[
         "How often the three files are looked at. New ones are put in force together, without a restart; if peers would \
          refuse them, the old ones stay, with a log line and a count."
     ),
+    key!(
+        "nats.servers",
+        nats.servers,
+        "NATS servers, `nats://HOST:PORT`, of one cluster. One of them is taken, and others of the cluster are learned. \
+         Empty: NATS is not used. What the servers must do is in `docs/nats.md`."
+    ),
+    key!(
+        "nats.user",
+        nats.user,
+        "The user that this node is at NATS. Each node needs one of its own, whose permissions let it speak as itself \
+         alone."
+    ),
+    key!(
+        "nats.password_file",
+        nats.password_file,
+        "The file with the user's password, and nothing else."
+    ),
+    key!(
+        "nats.token_file",
+        nats.token_file,
+        "The file with a token, for servers that know no users. Then nodes are not kept from speaking as each other."
+    ),
+    key!(
+        "nats.nkey_file",
+        nats.nkey_file,
+        "The file with the seed of this node's nkey (`SU...`)."
+    ),
+    key!(
+        "nats.credentials_file",
+        nats.credentials_file,
+        "This node's credentials file (`.creds`: a JWT and its seed)."
+    ),
+    key!(
+        "nats.plaintext",
+        nats.plaintext,
+        "Whether the connection is not encrypted. Then whoever is on the way can forge credit."
+    ),
+    key!(
+        "nats.replicas",
+        nats.replicas,
+        in within(1, 5),
+        "How many servers keep the ledger of durable limits and the list of members, when this node makes them."
+    ),
+    key!(
+        "nats.tls.ca",
+        nats.tls.ca,
+        "The PEM file with the authorities that a server's certificate must come from. Empty: the system's."
+    ),
+    key!(
+        "nats.tls.cert",
+        nats.tls.cert,
+        "The PEM file with this node's certificate, for servers that ask for one. Read again for each connection."
+    ),
+    key!(
+        "nats.tls.key",
+        nats.tls.key,
+        "The PEM file with the certificate's private key."
+    ),
 ];
 
 /// Whether a name is that of a section.

@@ -6,6 +6,7 @@
 pub mod error;
 mod fleet;
 pub mod keys;
+mod nats;
 pub mod reference;
 pub mod secret;
 mod sections;
@@ -18,6 +19,7 @@ use std::path::Path;
 
 pub use error::{ConfigError, Fault, Origin};
 pub use fleet::{Fleet, Peers, PeersTls};
+pub use nats::{Nats, NatsSecretError, NatsTls};
 pub use secret::SecretSource;
 pub use sections::{
     AccessLog, Admin, Answer, Config, Drain, Grpc, Http, Log, LogFormat, PolicyFormat,
@@ -168,6 +170,9 @@ impl Loaded {
             });
         }
         fleet::check(&config.fleet, &config.peers, faults);
+        config
+            .nats
+            .check(&config.fleet, || self.origin("nats.servers"), faults);
         if let Err(error) = config.answer.options() {
             let key = match error {
                 render::CorsError::NotAnOrigin(_) => "answer.allow_origins",

@@ -8,6 +8,7 @@ use std::time::Duration;
 use gate::table::OnDamage;
 
 use super::fleet::{Fleet, Peers};
+use super::nats::Nats;
 use super::secret::SecretSource;
 use super::setting::{Choice, Listen};
 use crate::render;
@@ -38,6 +39,8 @@ pub struct Config {
     pub fleet: Fleet,
     /// `peers.*`
     pub peers: Peers,
+    /// `nats.*`
+    pub nats: Nats,
 }
 
 /// The HTTP surface.

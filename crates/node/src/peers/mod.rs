@@ -27,7 +27,7 @@ pub use self::mesh::{Chance, Mesh, MeshError, MeshSettings, Security};
 pub use self::name::{ClusterName, Member, NameError, NodeName};
 pub use self::open::{OpenError, open};
 pub use self::queue::{Bounds, Queue};
-pub use self::start::{start_mesh, system_chance};
+pub use self::start::{NatsStartError, connect_nats, start_mesh, start_nats, system_chance};
 pub use self::traffic::{Traffic, TrafficCounts};
 
 /// The largest frame that is sent or taken, in bytes.

@@ -246,6 +246,14 @@ impl NatsLink {
 /// The length of an nkey's seed in base 32.
 const SEED_BYTES: usize = 58;
 
+/// Checks server addresses without connecting.
+///
+/// # Errors
+/// [`LinkError`] for the first that cannot be used.
+pub fn check_servers(servers: &[String]) -> Result<(), LinkError> {
+    addresses(servers).map(|_| ())
+}
+
 fn addresses(servers: &[String]) -> Result<Vec<ServerAddr>, LinkError> {
     if servers.is_empty() {
         return Err(LinkError::NoServer);

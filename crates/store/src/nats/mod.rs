@@ -8,7 +8,9 @@ mod link;
 mod members;
 
 pub use self::ledger::NatsLedger;
-pub use self::link::{Credentials, LinkError, LinkState, NatsLink, NatsSettings, Secret, Tls};
+pub use self::link::{
+    Credentials, LinkError, LinkState, NatsLink, NatsSettings, Secret, Tls, check_servers,
+};
 pub use self::members::{Fleet, Kept, MembersError, NatsMembers, SharedMembership};
 
 /// A name as one token of a subject, and as part of a stream's name: `.` would divide it, so `_` becomes `__` and `.`

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use leasehold_node::config::Loaded;
 use leasehold_node::peers::nats::{NatsPeers, NatsPeersSettings, subject};
 use leasehold_node::peers::{
-    Bounds, ClusterName, Deliver, Inbox, Link, Member, NodeName, Transport, inbox,
+    Bounds, ClusterName, Deliver, Inbox, Link, Member, NodeName, Transport, connect_nats, inbox,
+    start_nats, system_chance,
 };
 use store::nats::{Credentials, NatsLink, NatsSettings, Secret};
 use tokio::io::AsyncWriteExt as _;
@@ -393,4 +395,47 @@ async fn permissions_and_passwords_that_are_mended_at_the_server_need_no_restart
     server.up().await;
     reaches(&one, &mut three, "hello").await;
     reaches(&three, &mut one, "hello").await;
+}
+
+#[tokio::test]
+async fn a_configuration_is_enough() {
+    let mut server = NatsServer::prepare("");
+    server.configure(&permissions(|node| format!("{node}'s")));
+    server.up().await;
+    let mut stations = Vec::new();
+    for text in [NAMES[0], NAMES[1]] {
+        let password = server.folder().join(text);
+        std::fs::write(&password, format!("{text}'s\n")).unwrap();
+        let set = [
+            format!("fleet.node={text}"),
+            format!("fleet.cluster={}", cluster()),
+            format!("fleet.members={}", NAMES.join(",")),
+            format!("nats.servers={}", server.url()),
+            format!("nats.user={text}"),
+            format!("nats.password_file={}", password.display()),
+            "nats.plaintext=true".to_owned(),
+        ];
+        let config = Loaded::read(None, [], &set).unwrap().config;
+        let link = connect_nats(&config, &system_chance())
+            .await
+            .unwrap()
+            .unwrap();
+        let (deliver, inbox) = inbox(config.peers.bounds());
+        let transport = start_nats(&config, &link, deliver).unwrap();
+        stations.push(Station {
+            name: name(text),
+            transport: Box::new(transport),
+            inbox,
+        });
+    }
+    let [one, other] = stations.get_disjoint_mut([0, 1]).unwrap();
+    reaches(one, other, "hello").await;
+    reaches(other, one, "hello").await;
+    let off = Loaded::read(None, [], &[]).unwrap().config;
+    assert!(
+        connect_nats(&off, &system_chance())
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
