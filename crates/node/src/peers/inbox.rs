@@ -17,7 +17,7 @@ use super::queue::{Bounds, Frames};
 pub struct Frame {
     /// Who the transport proved to have sent it.
     pub from: NodeId,
-    /// What was sent, not looked at yet: see [`super::open`].
+    /// What was sent, not looked at yet: see [`super::open()`].
     pub bytes: Bytes,
 }
 
