@@ -48,6 +48,8 @@ pub struct Config {
     pub most_held: usize,
     /// The most buckets that it keeps a ledger for at once.
     pub most_owned: usize,
+    /// A durable limit is authorized in tranches of so much of its allowance, in percent. 1 to 100.
+    pub tranche_percent: u32,
     /// The most records in one envelope; more go in several. 1 to 512.
     pub most_records: usize,
     /// How many of the busiest buckets of an owner are folded apart from the rest.
@@ -72,6 +74,7 @@ impl Default for Config {
             backstop_multiple: 1,
             most_held: 1 << 20,
             most_owned: 1 << 20,
+            tranche_percent: 5,
             most_records: MOST_RECORDS,
             busiest: 16,
             #[cfg(feature = "mutants")]
@@ -188,6 +191,13 @@ impl Config {
                 1,
                 1 << 28,
                 "1 to 2^28 buckets",
+            ),
+            (
+                "tranche_percent",
+                self.tranche_percent.into(),
+                1,
+                100,
+                "1 to 100 percent",
             ),
             (
                 "most_records",

@@ -14,6 +14,7 @@ pub mod audit;
 pub mod bucket;
 pub mod config;
 pub mod credit;
+pub mod durable;
 pub mod id;
 pub mod message;
 #[cfg(not(feature = "mutants"))]

@@ -32,6 +32,8 @@ pub enum Mutant {
     FirstChunkCounts,
     /// S7: a ledger entry whose balance is nil is dropped before the bucket has ended.
     DropEarly,
+    /// Section 7: who takes a durable limit over counts nothing of what was authorized before as issued.
+    NoBase,
     /// S11: a bucket is acted on under whatever view is newest.
     NewestView,
     /// Section 7: what came back counts whichever ledger it had come from.
@@ -41,7 +43,7 @@ pub enum Mutant {
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// Every one.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::NoHoldback,
         Self::NoEpochSum,
         Self::NoPledgeFloor,
@@ -58,5 +60,6 @@ impl Mutant {
         Self::DropEarly,
         Self::ReturnsOfAnyLedger,
         Self::NewestView,
+        Self::NoBase,
     ];
 }

@@ -12,6 +12,7 @@ use crate::bucket::{Bucket, Subject};
 use crate::clock::{Clock, Time};
 use crate::config::{Config, ConfigError};
 use crate::credit::Credit;
+use crate::durable::{Change, StoreAnswer};
 use crate::exchange::Step;
 use crate::holder::Holder;
 use crate::id::{Epoch, LedgerId, NodeId, ViewId};
@@ -63,6 +64,13 @@ pub enum Input {
         /// The request's own number, so that it can be said twice.
         request: u128,
     },
+    /// The store has answered an [`Output::Load`] or [`Output::Authorize`].
+    Store {
+        /// Which bucket was asked about.
+        bucket: Bucket,
+        /// What it says.
+        answer: StoreAnswer,
+    },
     /// The clock floor is on disk.
     FloorSaved(Wall),
 }
@@ -79,6 +87,10 @@ pub enum Output {
         /// What became of it.
         outcome: FastPath,
     },
+    /// Ask the store of durable limits what lies there for a bucket.
+    Load(Bucket),
+    /// Ask it to change that.
+    Authorize(Change),
     /// Write this clock floor to disk, then say so.
     SaveFloor(Wall),
     /// Something that an operator should hear of.
@@ -127,6 +139,8 @@ pub enum Event {
     LedgerFull,
     /// This node holds credit for as many buckets as it may, and refuses new ones.
     HolderFull,
+    /// The store lets this incarnation issue no more of this durable bucket.
+    StoreRefused(Bucket),
     /// A ledger did not add up: nothing more is issued for this bucket.
     InvariantBroken(Bucket),
 }
@@ -272,6 +286,10 @@ impl Node {
             Input::Reset { bucket, request } => {
                 let mut step = self.step(time);
                 step.owner.reset(bucket, request, &mut step.turn);
+            }
+            Input::Store { bucket, answer } => {
+                let mut step = self.step(time);
+                step.owner.stored(bucket, answer, &mut step.turn);
             }
             Input::FloorSaved(floor) => self.clock.saved(floor),
         }

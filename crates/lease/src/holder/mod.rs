@@ -148,7 +148,9 @@ impl Holder {
     ) -> Option<&mut Entry> {
         if !self.entries.contains_key(&bucket) {
             let start = bucket.start(terms.slot_ns());
-            let owner = turn.views.governing(start)?.issuer(bucket, &terms);
+            // A durable bucket follows the present owner, fenced by the store.
+            let when = if terms.durable { turn.time.held } else { start };
+            let owner = turn.views.governing(when)?.issuer(bucket, &terms);
             if self.entries.len() >= turn.config.most_held && !self.make_room(turn) {
                 turn.stats.held_refused += 1;
                 if self.full_told != self.round {
@@ -311,6 +313,21 @@ impl Holder {
             (entry.pace * 2).min(SLOWEST_LOOK)
         };
         let mut wait = entry.pace;
+        if entry.terms.durable
+            && let Some(view) = turn.views.governing(turn.time.held)
+        {
+            let issuer = view.issuer(bucket, &entry.terms);
+            if entry.owner != issuer {
+                entry.owner = issuer;
+                (entry.hinted, entry.exhausted) = (Seq(0), false);
+                for owner in self.owners.values_mut() {
+                    owner.out.forget(bucket);
+                }
+                if let Some(owner) = self.owners.get_mut(&issuer) {
+                    owner.out.touch(bucket);
+                }
+            }
+        }
         if entry.terms.mode == Mode::Lease {
             let idle = u64::from(turn.config.idle_rounds).max(entry.demand.pause(3));
             let quiet = self.round - entry.demanded;

@@ -30,7 +30,7 @@ impl Holder {
         };
         let anchor = entry.terms.anchor(bucket);
         let alone = !owner.in_contact(turn) || anchor < owner.authority_from;
-        if !alone || turn.time.behind || entry.terms.durable || entry.terms.mode == Mode::Fixed {
+        if !alone || turn.time.behind || entry.terms.mode == Mode::Fixed {
             return false;
         }
         if owner.degraded {
@@ -52,6 +52,9 @@ impl Holder {
                 }
                 OnDegraded::FailClosed => return false,
             }
+        }
+        if entry.terms.durable {
+            return false;
         }
         let broken = |rule| turn.config.broken(rule);
         let unpledged = anchor >= owner.pledged_until || broken(Mutant::NoPledgeFloor);

@@ -64,6 +64,7 @@ impl Owner {
         for node in told {
             self.hurry(node, bucket);
         }
+        self.provision(bucket, turn);
     }
 
     /// Hands out a part of what is free to all that want some.
@@ -83,7 +84,9 @@ impl Owner {
             let free = entry.free();
             let pool = pool(entry, &askers, free, turn);
             if askers.is_empty() || pool == 0 {
-                return free > 0 && entry.accounts.iter().any(|account| account.demand > 0);
+                let durable = entry.durable.is_some();
+                return (free > 0 || durable)
+                    && entry.accounts.iter().any(|account| account.demand > 0);
             }
             let wants: Vec<Want> = askers
                 .iter()
@@ -115,11 +118,12 @@ impl Owner {
                     entry.mark_last(asker.place);
                 }
             }
-            entry.free() > 0
+            entry.free() > 0 || entry.durable.is_some()
         });
         for node in told {
             self.holder(node).out.touch(bucket);
         }
+        self.provision(bucket, turn);
         if again == Some(true) {
             self.stirred.insert(bucket);
         }

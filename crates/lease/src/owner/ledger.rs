@@ -3,6 +3,7 @@
 //! Totals are kept per holder, epoch and generation and only ever grow; they are added up, never replaced (S2). Nothing
 //! here may lower a charge but a holder's own word that credit came back.
 
+use super::durable::Durable;
 use crate::bucket::Bucket;
 use crate::config::Config;
 use crate::id::{Epoch, Generation, NodeId, Seq};
@@ -57,6 +58,8 @@ pub(crate) struct Entry {
     pub ceiling: u64,
     /// A token bucket's slot has issued: its ceiling stays.
     pub fixed: bool,
+    /// Its standing with the store, if it is a durable limit's.
+    pub durable: Option<Durable>,
     /// The requests that they came from.
     pub resets: Vec<u128>,
     /// The largest allowance that anybody has counted by.
@@ -181,6 +184,7 @@ impl Entry {
             added: 0,
             ceiling: 0,
             fixed: false,
+            durable: terms.durable.then(Durable::default),
             resets: Vec::new(),
             most: terms.most(),
             accounts: Vec::new(),
@@ -195,7 +199,11 @@ impl Entry {
             Shape::FixedWindow => self.terms.units,
             Shape::SlidingWindow | Shape::TokenBucket { .. } => self.ceiling,
         };
-        units.saturating_add(self.added)
+        let units = units.saturating_add(self.added);
+        match &self.durable {
+            Some(durable) => durable.allowance(units),
+            None => units,
+        }
     }
 
     pub fn holdback(&self, node: NodeId) -> u64 {

@@ -18,6 +18,7 @@ use crate::terms::Terms;
 use crate::time::{Instant, Wall};
 use crate::turn::Turn;
 
+mod durable;
 mod grant;
 mod issue;
 pub(crate) mod ledger;
@@ -174,11 +175,12 @@ impl Owner {
             let start = bucket.start(terms.slot_ns());
             let anchor = terms.anchor(bucket);
             let span = start > anchor;
-            let authority = anchor >= self.authority_from
-                && turn
-                    .views
-                    .governing(start)
-                    .is_some_and(|view| !span || anchor >= view.active_from);
+            let authority = terms.durable
+                || anchor >= self.authority_from
+                    && turn
+                        .views
+                        .governing(start)
+                        .is_some_and(|view| !span || anchor >= view.active_from);
             let mut entry = Entry::new(bucket, terms, authority);
             if !terms.durable
                 && !turn.config.broken(Mutant::NoHoldback)

@@ -24,7 +24,8 @@ impl Owner {
             } else {
                 fair_parts(entry, entry.free())
             };
-            let mut coming = false;
+            // More may be authorized yet: a durable limit's store has been asked.
+            let mut coming = entry.durable.is_some_and(|durable| durable.asking);
             for (place, part) in alloc.into_iter().enumerate() {
                 let account = &mut entry.accounts[place];
                 let waits = account.pending > 0;

@@ -81,9 +81,11 @@ impl Owner {
             return true;
         }
         let start = bucket.start(terms.slot_ns());
+        // A durable bucket follows the present owner, fenced by the store.
+        let when = if terms.durable { turn.time.sure } else { start };
         let ours = turn
             .views
-            .governing(start)
+            .governing(when)
             .is_some_and(|view| view.issuer(bucket, &terms) == turn.me.node && view.contains(from));
         if !ours || self.open(bucket, terms, turn).is_none() {
             return false;

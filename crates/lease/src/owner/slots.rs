@@ -36,6 +36,7 @@ struct Carry {
 impl Owner {
     /// Computes what a slot may admit.
     pub(super) fn set_ceiling(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
+        self.provision(bucket, turn);
         let Some(entry) = self.ledger.get(&bucket) else {
             return;
         };

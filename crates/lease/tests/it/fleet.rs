@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_lease::bucket::{Bucket, Subject, WindowId};
 use leasehold_lease::config::Config;
 use leasehold_lease::credit::{Credit, Level};
+use leasehold_lease::durable::{Authorized, Change, StoreAnswer};
 use leasehold_lease::id::{Epoch, NodeId, ViewId};
 use leasehold_lease::message::Envelope;
 use leasehold_lease::node::{Boot, Event, FastPath, Identity, Input, Node, Output};
@@ -104,6 +105,10 @@ pub struct Fleet {
     pub network: Network,
     /// How long saving a floor takes.
     pub disk: u64,
+    /// The store of durable limits, and whether it often gives no answer.
+    pub store: BTreeMap<Bucket, Authorized>,
+    pub store_fails: bool,
+    store_turn: u64,
     /// What operators were told.
     pub events: Vec<(NodeId, Event)>,
     flying: BTreeMap<(u64, u64), (NodeId, Deliver)>,
@@ -117,7 +122,15 @@ pub struct Fleet {
 
 enum Deliver {
     Envelope(Box<Envelope>),
-    FloorSaved { start: u64, floor: Wall },
+    FloorSaved {
+        start: u64,
+        floor: Wall,
+    },
+    Stored {
+        start: u64,
+        bucket: Bucket,
+        answer: StoreAnswer,
+    },
 }
 
 impl Fleet {
@@ -143,6 +156,9 @@ impl Fleet {
             denied: 0,
             network,
             disk: MS,
+            store: BTreeMap::new(),
+            store_fails: false,
+            store_turn: 0,
             events: Vec::new(),
             flying: BTreeMap::new(),
             flown: 0,
@@ -297,9 +313,63 @@ impl Fleet {
                         }
                     }
                 }
+                Output::Load(bucket) => {
+                    let found = self.store.get(&bucket).copied();
+                    self.store_answers(index, bucket, StoreAnswer::Is(found));
+                }
+                Output::Authorize(change) => {
+                    let me = self.members[index].node.as_ref().unwrap().identity();
+                    let bucket = change.bucket;
+                    self.store_turn += 1;
+                    let answer = if self.store_fails && self.store_turn % 5 == 0 {
+                        if self.store_turn % 2 == 0 {
+                            self.change(me, change);
+                        }
+                        StoreAnswer::Unknown
+                    } else {
+                        self.change(me, change)
+                    };
+                    self.store_answers(index, bucket, answer);
+                }
                 Output::Event(event) => self.events.push((from, event)),
             }
         }
+    }
+
+    fn store_answers(&mut self, index: usize, bucket: Bucket, answer: StoreAnswer) {
+        self.flown += 1;
+        let (start, id) = (self.members[index].starts, self.members[index].id);
+        let deliver = Deliver::Stored {
+            start,
+            bucket,
+            answer,
+        };
+        self.flying
+            .insert((self.now + 2 * MS, self.flown), (id, deliver));
+    }
+
+    /// The store's compare-and-set, as `store` has it.
+    fn change(&mut self, me: Identity, change: Change) -> StoreAnswer {
+        let found = self.store.get(&change.bucket).copied();
+        if found != change.expected {
+            return StoreAnswer::Is(found);
+        }
+        let (base, version) = match found {
+            None => (0, 1),
+            Some(it) if it.fence == me => (it.base, it.version + 1),
+            Some(it) => (it.total, it.version + 1),
+        };
+        if change.to < base {
+            return StoreAnswer::Refused;
+        }
+        let kept = Authorized {
+            total: change.to,
+            base,
+            fence: me,
+            version,
+        };
+        self.store.insert(change.bucket, kept);
+        StoreAnswer::Kept(kept)
     }
 
     /// S6, for one bucket.
@@ -405,6 +475,15 @@ impl Fleet {
                     Deliver::Envelope(envelope) => {
                         let from = envelope.from;
                         self.input(index, Input::Message { from, envelope });
+                    }
+                    Deliver::Stored {
+                        start,
+                        bucket,
+                        answer,
+                    } => {
+                        if self.members[index].starts == start {
+                            self.input(index, Input::Store { bucket, answer });
+                        }
                     }
                     Deliver::FloorSaved { start, floor } => {
                         // On disk even if the process died meanwhile.

@@ -104,6 +104,7 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
                     burst: units.div_ceil(10) + chance.below(30),
                 };
             }
+            2 => terms.durable = chance.one_in(2),
             _ => {}
         }
         fleet.limits.insert(subject, terms);
@@ -148,6 +149,7 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
     }
     // And another policy in some.
     let retunes = chance.one_in(3);
+    fleet.store_fails = chance.one_in(2);
     fleet.start_all();
     let busy = 1 + chance.below(4);
     while fleet.now < 4_000 * MS {
@@ -248,7 +250,9 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
             fleet.input(index, Input::View(view.clone()));
         }
     }
-    let fixed = fleet.limits[&subjects[0]].shape == Shape::FixedWindow;
+    let limit = fleet.limits[&subjects[0]];
+    // A store that gives no answer is asked again later than these windows last.
+    let fixed = limit.shape == Shape::FixedWindow && !(limit.durable && fleet.store_fails);
     if wild || crowded || !fixed {
         return (1, 1);
     }

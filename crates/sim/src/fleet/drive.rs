@@ -262,6 +262,7 @@ const fn name(event: &NodeEvent) -> &'static str {
         NodeEvent::TwoIncarnations(_) => "two incarnations",
         NodeEvent::LedgerFull => "ledger full",
         NodeEvent::HolderFull => "holder full",
+        NodeEvent::StoreRefused(_) => "store refused",
         NodeEvent::InvariantBroken(_) => "invariant broken",
     }
 }

@@ -1,0 +1,134 @@
+//! Durable limits at the owner (section 7): issuing only up to what the store has authorized, raised in tranches.
+//!
+//! Nothing may be issued against a raise before it is kept, and a lowering counts from when it is asked for. While it is
+//! not known what the store has, the smaller of the two totals holds.
+
+use std::time::Duration;
+
+use crate::bucket::Bucket;
+use crate::durable::{Authorized, Change, StoreAnswer};
+use crate::mutant::Mutant;
+use crate::node::{Event, Output};
+use crate::time::Instant;
+use crate::turn::Turn;
+
+use super::Owner;
+use super::issue::percent;
+
+/// After no answer the store is asked again in so long.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// A record outlives its bucket by so much, in case some clock is behind.
+const KEEP_LONGER: Duration = Duration::from_secs(3600);
+
+/// One bucket's standing with the store.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Durable {
+    /// What lies there, once it is known: `Some(None)` for nothing.
+    known: Option<Option<Authorized>>,
+    /// Units that this owner and those before may have issued at most.
+    pub usable: u64,
+    /// Units that those before may have issued.
+    pub base: u64,
+    /// A question is under way.
+    pub asking: bool,
+    refused: bool,
+    retry_at: Option<Instant>,
+}
+
+impl Durable {
+    /// What this owner may have charged in all.
+    pub const fn allowance(&self, units: u64) -> u64 {
+        let usable = if self.usable < units {
+            self.usable
+        } else {
+            units
+        };
+        usable.saturating_sub(self.base)
+    }
+}
+
+impl Owner {
+    /// Asks the store for what will be needed, or gives back what will not.
+    pub(super) fn provision(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
+        let tranche_percent = turn.config.tranche_percent;
+        let now = turn.time.instant;
+        let Some(entry) = self.ledger.get_mut(&bucket) else {
+            return;
+        };
+        let charged = entry.charged();
+        let units = entry.terms.units.saturating_add(entry.added);
+        let pending: u64 = entry
+            .accounts
+            .iter()
+            .fold(0, |sum, account| account.pending.saturating_add(sum));
+        let keep_until = entry.end.plus(KEEP_LONGER);
+        let Some(durable) = &mut entry.durable else {
+            return;
+        };
+        if durable.asking || durable.refused || durable.retry_at.is_some_and(|at| now < at) {
+            return;
+        }
+        let Some(expected) = durable.known else {
+            durable.asking = true;
+            turn.outputs.push_back(Output::Load(bucket));
+            return;
+        };
+        let tranche = percent(units, tranche_percent).max(1).max(pending);
+        let used = durable.base.saturating_add(charged);
+        let to = used.saturating_add(tranche).min(units.max(used));
+        let low = durable.usable.saturating_sub(used) < tranche.div_ceil(2);
+        let high = durable.usable > used.saturating_add(tranche.saturating_mul(2));
+        if (low && to > durable.usable) || high {
+            durable.usable = durable.usable.min(to);
+            durable.asking = true;
+            turn.outputs.push_back(Output::Authorize(Change {
+                bucket,
+                expected,
+                to,
+                keep_until,
+            }));
+        }
+    }
+
+    /// The store has answered.
+    pub fn stored(&mut self, bucket: Bucket, answer: StoreAnswer, turn: &mut Turn<'_>) {
+        let me = turn.me;
+        let no_base = turn.config.broken(Mutant::NoBase);
+        let now = turn.time.instant;
+        let Some(entry) = self.ledger.get_mut(&bucket) else {
+            return;
+        };
+        let Some(durable) = &mut entry.durable else {
+            return;
+        };
+        durable.asking = false;
+        match answer {
+            StoreAnswer::Is(found) => {
+                durable.known = Some(found);
+                let (usable, base) = match found {
+                    None => (0, 0),
+                    Some(it) if it.fence == me => (it.total, it.base),
+                    Some(it) => (it.total, it.total),
+                };
+                (durable.usable, durable.base) = (usable, if no_base { 0 } else { base });
+            }
+            StoreAnswer::Kept(kept) => {
+                durable.known = Some(Some(kept));
+                durable.usable = kept.total;
+                durable.base = if no_base { 0 } else { kept.base };
+            }
+            StoreAnswer::Unknown => {
+                durable.known = None;
+                durable.retry_at = Some(now + RETRY);
+            }
+            StoreAnswer::Refused => {
+                durable.refused = true;
+                durable.usable = 0;
+                turn.event(Event::StoreRefused(bucket));
+            }
+        }
+        self.answer(bucket, turn);
+        self.stirred.insert(bucket);
+    }
+}
