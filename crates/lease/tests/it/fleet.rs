@@ -321,8 +321,8 @@ impl Fleet {
                     let me = self.members[index].node.as_ref().unwrap().identity();
                     let bucket = change.bucket;
                     self.store_turn += 1;
-                    let answer = if self.store_fails && self.store_turn % 5 == 0 {
-                        if self.store_turn % 2 == 0 {
+                    let answer = if self.store_fails && self.store_turn.is_multiple_of(5) {
+                        if self.store_turn.is_multiple_of(2) {
                             self.change(me, change);
                         }
                         StoreAnswer::Unknown

@@ -2,6 +2,7 @@
 //! writes its clock floor, and wakes the requests that wait.
 
 use lease::bucket::Bucket;
+use lease::durable::{Change, StoreAnswer};
 use lease::message::Envelope;
 use lease::node::{Event as NodeEvent, FastPath, Input, Node, Output};
 use lease::time::Wall;
@@ -105,6 +106,11 @@ impl World<'_> {
                     self.woken(place, bucket, outcome, inputs);
                 }
                 Some(Output::SaveFloor(floor)) => self.write(place, floor),
+                // No run has a store of durable limits: nothing is authorized.
+                Some(Output::Load(bucket) | Output::Authorize(Change { bucket, .. })) => {
+                    let answer = StoreAnswer::Refused;
+                    inputs.push(Input::Store { bucket, answer });
+                }
                 Some(Output::Event(event)) => self.tally.saw(name(&event)),
             }
         }
