@@ -89,6 +89,8 @@ pub struct Slots<D> {
     /// The number of the latest write.
     number: u64,
     broken: bool,
+    #[cfg(test)]
+    mutant: Option<tests::Mutant>,
 }
 
 /// A pair, and which of its slots is to be overwritten next.
@@ -134,6 +136,8 @@ impl<D: Disk> Slots<D> {
             pairs: 0,
             number: 0,
             broken: false,
+            #[cfg(test)]
+            mutant: None,
         };
         let pairs = body.len().div_ceil(PAIR_BYTES);
         for (pair, bytes) in body.chunks(PAIR_BYTES).enumerate() {
@@ -218,6 +222,14 @@ impl<D: Disk> Slots<D> {
             return Err(error.into());
         }
         self.number = number;
+        #[cfg(test)]
+        let place = match self.mutant {
+            Some(tests::Mutant::OverwritesTheNewest) => Place {
+                next: 1 - place.next,
+                ..place
+            },
+            Some(tests::Mutant::NeverSyncs) | None => place,
+        };
         let place = Place {
             next: 1 - place.next,
             record: Some(record),
@@ -246,6 +258,10 @@ impl<D: Disk> Slots<D> {
         let checksum = xxh3_64(&slot[..CHECKSUM_AT]);
         slot[CHECKSUM_AT..CHECKSUM_AT + 8].copy_from_slice(&checksum.to_be_bytes());
         self.disk.write_at(place.offset(), &slot)?;
+        #[cfg(test)]
+        if self.mutant == Some(tests::Mutant::NeverSyncs) {
+            return Ok(());
+        }
         self.disk.sync()
     }
 
@@ -516,6 +532,55 @@ mod tests {
                 }
                 frail = slots.into_disk();
             }
+        }
+    }
+
+    /// A rule switched off, to see that a crash finds it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Mutant {
+        OverwritesTheNewest,
+        NeverSyncs,
+    }
+
+    /// Changes one of three buckets after the other until the power fails. Says whether something that was told as kept
+    /// is gone, or changed, or the file cannot be opened.
+    fn loses(seed: u64, mutant: Option<Mutant>) -> bool {
+        let bits = |at: u64| xxh3_64(&[seed.to_be_bytes(), at.to_be_bytes()].concat());
+        let mut slots = Slots::open(disk(), 4).unwrap();
+        slots.mutant = mutant;
+        slots.disk.left = bits(0) as usize % 30;
+        let mut kept: BTreeMap<u64, Authorized> = BTreeMap::new();
+        let mut perhaps = None;
+        for turn in 1..40 {
+            let (window, to) = (1 + bits(turn) % 3, 1 + bits(turn + 1_000) % 500);
+            let expected = kept.get(&window).copied();
+            match slots.authorize(&change(window, expected, to)) {
+                Ok(authorized) => kept.insert(window, authorized),
+                Err(SlotsError::Disk(_)) => {
+                    perhaps = Some((window, to));
+                    break;
+                }
+                Err(other) => panic!("{other}"),
+            };
+        }
+        let Ok(slots) = Slots::open(slots.into_disk().crashed(bits(2_000)), 4) else {
+            return true;
+        };
+        (1..4).any(|window| {
+            let found = slots.load(bucket(window)).unwrap();
+            let as_asked = found.map(|found| (window, found.total)) == perhaps && perhaps.is_some();
+            found != kept.get(&window).copied() && !as_asked
+        })
+    }
+
+    #[test]
+    fn each_rule_of_writing_switched_off_is_found_by_a_crash() {
+        const SEEDS: u64 = 500;
+        assert_eq!((0..SEEDS).find(|seed| loses(*seed, None)), None);
+        for mutant in [Mutant::OverwritesTheNewest, Mutant::NeverSyncs] {
+            let found = (0..SEEDS).filter(|seed| loses(*seed, Some(mutant))).count();
+            println!("{mutant:?}: {found} of {SEEDS} seeds");
+            assert!(found > 0, "{mutant:?} is not found");
         }
     }
 
