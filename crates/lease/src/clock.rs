@@ -86,6 +86,10 @@ impl Clock {
         self.saved = self.saved.max(floor.min(self.asked));
     }
 
+    pub const fn used(&self) -> Wall {
+        self.sure
+    }
+
     pub const fn floor(&self) -> Wall {
         self.saved
     }

@@ -56,6 +56,9 @@ pub enum Input {
     },
     /// The members have changed from some time on, or this node's lease of a list was renewed (S11).
     View(View),
+    /// The process will stop shortly: what it holds unspent goes back while somebody is there to take it, and nothing
+    /// more is asked for. It goes on as owner until it stops.
+    Leave,
     /// An operator gives a bucket back what was spent of it. Only the owner does it, once for each `request`; others
     /// ignore it: see [`Node::owner_of`].
     Reset {
@@ -283,6 +286,10 @@ impl Node {
                 step.owner.retune(subject, terms, &mut step.turn);
             }
             Input::View(view) => self.take_view(view, time),
+            Input::Leave => {
+                let mut step = self.step(time);
+                step.holder.leave(&mut step.turn, credit);
+            }
             Input::Reset { bucket, request } => {
                 let mut step = self.step(time);
                 step.owner.reset(bucket, request, &mut step.turn);
@@ -324,6 +331,13 @@ impl Node {
     #[must_use]
     pub const fn floor(&self) -> Wall {
         self.clock.floor()
+    }
+
+    /// The latest time that this node has acted on. A process that has stopped in order may save this as its floor, in
+    /// place of the later one that is there: the next start is not behind it then.
+    #[must_use]
+    pub const fn used(&self) -> Wall {
+        self.clock.used()
     }
 
     /// Every bucket in its ledger as owner, in order.

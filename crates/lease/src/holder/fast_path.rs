@@ -43,7 +43,7 @@ impl Holder {
     ) -> Option<FastPath> {
         let held = turn.time.held;
         let over = held >= bucket.end(terms.slot_ns());
-        if over || held.plus(LEAD) < bucket.start(terms.slot_ns()) {
+        if self.leaving || over || held.plus(LEAD) < bucket.start(terms.slot_ns()) {
             return Some(FastPath::Missed);
         }
         let round = self.round;

@@ -104,6 +104,8 @@ pub(crate) struct Holder {
     full_told: u64,
     /// Per sliding key, the slot in which a share was last taken alone: once in a span (section 7a).
     alone: BTreeMap<Subject, Wall>,
+    /// The process will stop: nothing more is asked for.
+    pub(super) leaving: bool,
     /// Where the last search for a record to forget ended.
     cursor: Option<Bucket>,
     /// A fixed share that starts here has been forgotten early: none up to it is taken again.
@@ -262,6 +264,27 @@ impl Holder {
         std::mem::take(&mut self.urgent)
     }
 
+    /// Hands back all that is unspent, at once.
+    pub fn leave(&mut self, turn: &mut Turn<'_>, credit: &mut impl Credit) {
+        self.leaving = true;
+        let mut back = Vec::new();
+        for (bucket, entry) in &mut self.entries {
+            if let Some(owner) = self.owners.get(&entry.owner)
+                && entry.terms.mode == Mode::Lease
+                && turn.time.held < entry.end
+                && owner.in_contact(turn)
+                && let Some(ledger) = owner.ledger
+                && entry.hand_back(*bucket, 0, ledger, credit, turn.stats) > 0
+            {
+                entry.demand.stop();
+                back.push(*bucket);
+            }
+        }
+        for bucket in back {
+            self.hurry(bucket);
+        }
+    }
+
     /// One round: looks at the buckets that are due, hands idle credit back, announces the next windows, forgets what
     /// has ended, and sees which owners are gone.
     pub fn round(&mut self, turn: &mut Turn<'_>, credit: &mut impl Credit) {
@@ -387,7 +410,7 @@ impl Holder {
             return;
         };
         let ahead = LEAD + turn.config.round * 2;
-        if entry.prepared || turn.time.held.plus(ahead) < entry.end {
+        if self.leaving || entry.prepared || turn.time.held.plus(ahead) < entry.end {
             return;
         }
         entry.prepared = true;

@@ -18,6 +18,9 @@ use super::issue::percent;
 /// After no answer the store is asked again in so long.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// A raise is worth so many units at least.
+const LEAST_TRANCHE: u64 = 10;
+
 /// A record outlives its bucket by so much, in case some clock is behind.
 const KEEP_LONGER: Duration = Duration::from_secs(3600);
 
@@ -37,6 +40,11 @@ pub(crate) struct Durable {
 }
 
 impl Durable {
+    /// Whether an answer of the store may bring more.
+    pub const fn is_waiting(&self) -> bool {
+        !self.refused && (self.asking || self.known.is_none())
+    }
+
     /// What this owner may have charged in all.
     pub const fn allowance(&self, units: u64) -> u64 {
         let usable = if self.usable < units {
@@ -74,7 +82,9 @@ impl Owner {
             turn.outputs.push_back(Output::Load(bucket));
             return;
         };
-        let tranche = percent(units, tranche_percent).max(1).max(pending);
+        let tranche = percent(units, tranche_percent)
+            .max(LEAST_TRANCHE)
+            .max(pending);
         let used = durable.base.saturating_add(charged);
         let to = used.saturating_add(tranche).min(units.max(used));
         let low = durable.usable.saturating_sub(used) < tranche.div_ceil(2);

@@ -276,7 +276,9 @@ impl Entry {
             .iter()
             .enumerate()
             .any(|(other, account)| other != place && account.available > 0);
-        if self.free() == 0 && !elsewhere {
+        let units = self.terms.units.saturating_add(self.added);
+        let more_to_come = self.durable.is_some_and(|durable| durable.usable < units);
+        if self.free() == 0 && !elsewhere && !more_to_come {
             self.accounts[place].exhausted = true;
         }
     }

@@ -25,7 +25,7 @@ impl Owner {
                 fair_parts(entry, entry.free())
             };
             // More may be authorized yet: a durable limit's store has been asked.
-            let mut coming = entry.durable.is_some_and(|durable| durable.asking);
+            let mut coming = entry.durable.is_some_and(|durable| durable.is_waiting());
             for (place, part) in alloc.into_iter().enumerate() {
                 let account = &mut entry.accounts[place];
                 let waits = account.pending > 0;

@@ -43,7 +43,7 @@ fn value<T: std::str::FromStr>(words: &[&str], name: &str) -> Option<T> {
 }
 
 impl Script {
-    /// `fleet nodes=2 units=10 window=1000 [shape=token burst=20] [most_held=2]`
+    /// `fleet nodes=2 units=10 window=1000 [burst=20] [durable] [most_held=2]`
     fn new(words: &[&str]) -> Self {
         let links = Rc::new(RefCell::new(Links::default()));
         let shared = links.clone();
@@ -67,6 +67,7 @@ impl Script {
             value(words, "units").unwrap(),
             value(words, "window").unwrap(),
         );
+        terms.durable = words.contains(&"durable");
         if let Some(burst) = value(words, "burst") {
             terms.shape = Shape::TokenBucket { burst };
         }
@@ -146,6 +147,24 @@ impl Script {
                 let (bucket, request) = (self.bucket, words[2].parse().unwrap());
                 self.fleet
                     .input(index(words[1]), Input::Reset { bucket, request });
+            }
+            "leave" => self.fleet.input(index(words[1]), Input::Leave),
+            "stop" => {
+                // In order: the floor that is saved is what was used.
+                let index = index(words[1]);
+                let used = self.fleet.members[index].node.as_ref().unwrap().used();
+                self.fleet.crash(index);
+                self.fleet.members[index].floor = used;
+            }
+            "store" => {
+                if let Some(it) = self.fleet.store.get(&self.bucket) {
+                    writeln!(
+                        out,
+                        "store: {} authorized, {} of it before",
+                        it.total, it.base
+                    )
+                    .unwrap();
+                }
             }
             "state" => self.state(out),
             "events" => {
