@@ -43,10 +43,14 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// S8: whether it has taken no share alone, but for what it listed, of any slot that counts together with a bucket.
-    /// A slot is safe if any in the span that ends with it was pledged: a share is only taken if the whole span starts
-    /// after all that was ever pledged (S9).
+    /// S8: whether it has taken no share alone, but for what it listed, of any slot that counts together with a bucket,
+    /// nor will. It must have pledged the bucket itself: then no share that it takes later counts together with it, as
+    /// the whole span of that must start after all that was ever pledged (S9). For the same reason an earlier slot is
+    /// safe if any in the span that ends with it was pledged.
     pub fn pledged(&self, bucket: Bucket, terms: &Terms) -> bool {
+        if !self.pledges.covers(bucket.start(terms.slot_ns())) {
+            return false;
+        }
         let slots = terms.span_slots();
         let mut unpledged = 0;
         for back in (0..=slots * 2).rev() {

@@ -51,7 +51,8 @@ impl Owner {
         }
     }
 
-    /// What is charged to this slot now, and what more fits into every span that it is part of.
+    /// What is charged to this slot now, and what more fits into every span that it is part of. In each, shares are
+    /// held back for who has not pledged *this* slot: who has can take none that counts together with it.
     fn sliding(&self, bucket: Bucket, entry: &Entry) -> u64 {
         let units = entry.terms.units;
         let charged = entry.charged();
@@ -59,15 +60,15 @@ impl Owner {
         let slack = self
             .ledger
             .range(later)
-            .map(|(end, entry)| units.saturating_sub(self.span_charge(*end, entry)))
+            .map(|(end, _)| units.saturating_sub(self.span_charge(*end, entry)))
             .min();
         charged.saturating_add(slack.unwrap_or(0))
     }
 
     /// What is charged over the span that ends with a slot: credit once per slot, shares taken alone or held back once
     /// per member.
-    fn span_charge(&self, end: Bucket, last: &Entry) -> u64 {
-        let first = end.back(last.terms.span_slots());
+    fn span_charge(&self, end: Bucket, slot: &Entry) -> u64 {
+        let first = end.back(slot.terms.span_slots());
         let mut sum: u64 = 0;
         let mut alone: BTreeMap<_, u64> = BTreeMap::new();
         for (_, entry) in self.ledger.range(first..=end) {
@@ -77,7 +78,7 @@ impl Owner {
                 *taken = taken.saturating_add(account.self_granted());
             }
         }
-        for (node, share) in &last.unpledged {
+        for (node, share) in &slot.unpledged {
             let taken = alone.entry(*node).or_default();
             *taken = (*taken).max(*share);
         }
