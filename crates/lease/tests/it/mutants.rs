@@ -10,6 +10,10 @@ use super::random::run;
 /// Seeds that a mutant may take to be noticed; the simulator, which has nastier faults, states its own.
 const SEEDS: u64 = 400;
 
+/// These need faults that only the simulator has: messages that outlive a process by seconds, owners that come and go
+/// while a durable bucket lasts.
+const SIMULATED: [Mutant; 2] = [Mutant::NoEpochCheck, Mutant::ReturnsOfAnyLedger];
+
 #[test]
 fn a_rule_that_is_switched_off_is_noticed() {
     std::panic::set_hook(Box::new(|_| {}));
@@ -24,7 +28,7 @@ fn a_rule_that_is_switched_off_is_noticed() {
             catch_unwind(AssertUnwindSafe(|| run(*seed, config))).is_err()
         });
         println!("{mutant:?}: {caught:?}");
-        if caught.is_none() {
+        if caught.is_none() && !SIMULATED.contains(&mutant) {
             missed.push(mutant);
         }
     }
