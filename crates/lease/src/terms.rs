@@ -62,6 +62,9 @@ impl Terms {
     /// A token bucket's slot in nanoseconds: 100 ms.
     pub const TOKEN_BUCKET_SLOT_NS: u64 = 100_000_000;
 
+    /// The shortest window that the protocol serves, in nanoseconds: 100 ms.
+    pub const LEAST_WINDOW_NS: u64 = 100_000_000;
+
     /// How long one bucket of the protocol is, in nanoseconds: the window, or the slots that it is cut into. Buckets
     /// are numbered by this length.
     #[must_use]

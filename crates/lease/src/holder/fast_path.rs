@@ -43,7 +43,11 @@ impl Holder {
     ) -> Option<FastPath> {
         let held = turn.time.held;
         let over = held >= bucket.end(terms.slot_ns());
-        if self.leaving || over || held.plus(LEAD) < bucket.start(terms.slot_ns()) {
+        if self.leaving
+            || over
+            || terms.window_ns < Terms::LEAST_WINDOW_NS
+            || held.plus(LEAD) < bucket.start(terms.slot_ns())
+        {
             return Some(FastPath::Missed);
         }
         let round = self.round;

@@ -11,6 +11,9 @@ use crate::mutant::Mutant;
 use crate::terms::{Shape, Terms};
 use crate::time::{Instant, Wall};
 
+/// The most incarnations and generations of one holder in one bucket.
+const MOST_LIVES: usize = 4096;
+
 /// What one record of one incarnation of a holder was issued, and says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life {
@@ -143,6 +146,15 @@ impl Account {
         self.lives
             .iter_mut()
             .max_by_key(|life| (life.epoch, life.generation))
+    }
+
+    /// Whether a record is known, or there is room for another: no peer may fill the memory with generations.
+    pub fn has_room(&self, epoch: Epoch, generation: Generation) -> bool {
+        self.lives.len() < MOST_LIVES
+            || self
+                .lives
+                .iter()
+                .any(|life| life.epoch == epoch && life.generation == generation)
     }
 
     /// The record of one incarnation and generation; a new one is all zero.

@@ -70,7 +70,7 @@ impl Owner {
         turn: &mut Turn<'_>,
     ) -> bool {
         let (bucket, terms) = (record.bucket, record.terms);
-        if terms.window_ns == 0 || terms.mode == Mode::Fixed {
+        if terms.window_ns < Terms::LEAST_WINDOW_NS || terms.mode == Mode::Fixed {
             return false;
         }
         if keep_until(bucket, &terms, turn) <= turn.time.sure {
@@ -106,6 +106,9 @@ impl Owner {
                 entry.most = entry.most.max(record.self_granted.saturating_mul(members));
             }
             let account = entry.account(from);
+            if !account.has_room(epoch, record.generation) {
+                return false;
+            }
             let life = account.life(epoch, record.generation, turn.config);
             life.spent = life.spent.max(record.spent);
             life.self_granted = life.self_granted.max(record.self_granted);
