@@ -30,7 +30,7 @@ pub enum Mutant {
     NoFloor,
     /// S4: a report's pledge counts as soon as its first chunk has come.
     FirstChunkCounts,
-    /// S7: a ledger entry whose balance is nil is dropped before the bucket has ended.
+    /// S7: a ledger entry of which nothing is out unspent is dropped before the bucket has ended.
     DropEarly,
     /// Section 7: who takes a durable limit over counts nothing of what was authorized before as issued.
     NoBase,

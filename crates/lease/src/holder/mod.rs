@@ -50,6 +50,9 @@ pub(crate) struct Owner {
     pub pledged_until: Wall,
     /// A self-grant that starts here has been forgotten: pledges begin above, and nothing up to it is self-granted.
     pub self_floor: Option<Wall>,
+    /// The latest start of a self-grant that the present incarnation has acknowledged and that was forgotten then. The
+    /// next incarnation does not know of it, and by its clock the bucket may be yet to come.
+    pub forgotten: Option<Wall>,
     /// Since when there is no contact.
     pub lost_since: Option<Instant>,
     pub degraded: bool,
@@ -67,6 +70,7 @@ impl Owner {
             ledger: None,
             pledged_until: Wall(0),
             self_floor: None,
+            forgotten: None,
             lost_since: Some(now),
             degraded: false,
             kept: BTreeSet::new(),
@@ -125,6 +129,7 @@ impl Holder {
     pub fn new_owner_incarnation(&mut self, node: NodeId, epoch: Epoch, now: Instant) {
         let owner = self.owners.entry(node).or_insert_with(|| Owner::new(now));
         owner.epoch = Some(epoch);
+        owner.self_floor = owner.self_floor.max(owner.forgotten);
         owner.authority_from = Wall(0);
         owner.ledger = None;
         owner.into = Incoming::default();
@@ -462,9 +467,10 @@ impl Holder {
         }
         let mut gone = Vec::new();
         for owner in self.owners.values_mut() {
-            owner.kept.retain(|(_, bucket)| {
+            owner.kept.retain(|(start, bucket)| {
                 let told = owner.out.is_told(*bucket);
                 if told {
+                    owner.forgotten = owner.forgotten.max(Some(*start));
                     gone.push(*bucket);
                 }
                 !told

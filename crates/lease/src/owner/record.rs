@@ -158,11 +158,10 @@ impl Owner {
             self.holder(node).out.touch(bucket);
         }
         if turn.config.broken(Mutant::DropEarly)
-            && self
-                .ledger
-                .get(&bucket)
-                .is_some_and(|entry| entry.levels() == (0, 0) && entry.charged() == 0)
-            && record.generation.0 > 0
+            && self.ledger.get(&bucket).is_some_and(|entry| {
+                let spent: u64 = entry.accounts.iter().map(|it| it.spent()).sum();
+                entry.charged() == spent
+            })
             && record.pending == 0
         {
             self.ends.retain(|(_, known)| *known != bucket);

@@ -12,7 +12,11 @@ const SEEDS: u64 = 400;
 
 /// These need faults that only the simulator has: messages that outlive a process by seconds, owners that come and go
 /// while a durable bucket lasts.
-const SIMULATED: [Mutant; 2] = [Mutant::NoEpochCheck, Mutant::ReturnsOfAnyLedger];
+const SIMULATED: [Mutant; 3] = [
+    Mutant::NoEpochCheck,
+    Mutant::FirstChunkCounts,
+    Mutant::ReturnsOfAnyLedger,
+];
 
 #[test]
 fn a_rule_that_is_switched_off_is_noticed() {
