@@ -1,0 +1,371 @@
+//! The thread that owns the protocol: it hands it what happens and does what it says, in order.
+//!
+//! It reads the clock once for each thing that happens. It must never wait for anything but the next thing: not for a
+//! peer, not for a disk, not for a request.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use gate::Gate;
+use gate::leased::LeasedTable;
+use lease::config::Config;
+use lease::id::{Epoch, NodeId};
+use lease::node::{Boot, Event, FastPath, Identity, Input, Node, Output};
+use lease::time::{Instant, Now, Wall};
+use lease::view::View;
+use tokio::sync::{mpsc, watch};
+
+use super::disk::{DataDir, DataError, State};
+use super::saver::FloorSaver;
+use super::status::{Figures, Status, StatusQuery};
+use super::waiters::Waiters;
+use super::{Ask, Board, Degraded, Fleet, MOST_ASKING};
+use crate::clock::Clock;
+use crate::peers::{Frame, Inbox, Transport, open};
+
+/// How often figures are put up for metrics.
+const FIGURES_EVERY: Duration = Duration::from_millis(250);
+
+/// Of one kind of thing that has already happened, so many are taken before the others have their turn.
+const BATCH: usize = 64;
+
+/// What a node needs to take its place.
+#[derive(Debug)]
+pub struct Start {
+    /// The protocol's settings.
+    pub config: Config,
+    /// This node.
+    pub node: NodeId,
+    /// The fleet.
+    pub view: View,
+    /// Where it keeps what must survive.
+    pub data: DataDir,
+    /// Whether the operator says that this fleet has never run before.
+    pub first: bool,
+    /// Decides, and holds the credit.
+    pub gate: Arc<Gate>,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Reaches the others.
+    pub transport: Arc<dyn Transport>,
+    /// What they say.
+    pub inbox: Inbox,
+}
+
+/// Why a node did not take its place. Nothing of it runs; its start may have been counted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its data directory.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The protocol's settings or the view.
+    #[error("`fleet`: {0}")]
+    Protocol(#[from] lease::node::StartError),
+    /// No randomness.
+    #[error("the operating system gives no random numbers: {0}")]
+    Random(#[from] getrandom::Error),
+    /// No thread.
+    #[error("the operating system gives no thread: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// The thread's end.
+#[derive(Debug)]
+pub struct Running {
+    leave: watch::Sender<bool>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Running {
+    /// Ends the thread, after which nothing is leased any more.
+    pub fn stop(self) {
+        let _ = self.leave.send(true);
+        if self.thread.join().is_err() {
+            tracing::error!(event = "fleet_thread_panicked");
+        }
+    }
+}
+
+impl Start {
+    /// Takes the node's place in the fleet: counts the start, reads the clock floor, and runs the protocol.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn run(self) -> Result<(Fleet, Running), StartError> {
+        let found = self.data.state()?;
+        let state = State {
+            starts: found.map_or(0, |state| state.starts).saturating_add(1),
+            floor: found.map_or(Wall(0), |state| state.floor),
+        };
+        // Before anything is said under the new number.
+        self.data.save(state)?;
+        let me = Identity {
+            node: self.node,
+            epoch: Epoch {
+                count: state.starts,
+                nonce: getrandom::u64()?,
+            },
+        };
+        let boot = Boot {
+            floor: state.floor,
+            first: self.first && found.is_none(),
+        };
+        let now = read(&self.clock);
+        let node = Node::start(
+            self.config.clone(),
+            me,
+            self.view.clone(),
+            boot,
+            getrandom::u64()?,
+            now,
+        )?;
+        // Another incarnation's books are gone, so what it left in the table is nobody's.
+        self.gate.table().forget_leased();
+
+        let (asks, incoming) = mpsc::channel(MOST_ASKING);
+        let (queries, questions) = mpsc::channel(16);
+        let (saved, floors) = mpsc::unbounded_channel();
+        let (leave, leaving) = watch::channel(false);
+        let saver = FloorSaver::start(self.data, state.starts, saved).map_err(StartError::Thread)?;
+        let board = Arc::new(Board {
+            any_degraded: false.into(),
+            degraded: ArcSwap::from_pointee(Degraded {
+                owners: Vec::new(),
+                view: self.view.clone(),
+            }),
+            figures: ArcSwap::from_pointee(Figures::default()),
+        });
+        let driver = Driver {
+            node,
+            round: self.config.round,
+            view: self.view,
+            gate: self.gate,
+            clock: self.clock,
+            transport: self.transport,
+            saver,
+            waiters: Waiters::default(),
+            board: Arc::clone(&board),
+            degraded: Vec::new(),
+            refused: 0,
+            next_figures: now.instant,
+        };
+        let inbox = self.inbox;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(StartError::Thread)?;
+        let thread = thread::Builder::new()
+            .name("leasehold-fleet".to_owned())
+            .spawn(move || runtime.block_on(driver.run(inbox, incoming, questions, floors, leaving)))
+            .map_err(StartError::Thread)?;
+        let fleet = Fleet {
+            asks,
+            queries,
+            board,
+        };
+        Ok((fleet, Running { leave, thread }))
+    }
+}
+
+/// Both of the protocol's clocks. The node's clock never goes back, so it serves as both.
+fn read(clock: &Clock) -> Now {
+    let now = clock.now().nanos();
+    Now {
+        instant: Instant(now),
+        wall: Wall(now),
+    }
+}
+
+struct Driver {
+    node: Node,
+    round: Duration,
+    view: View,
+    gate: Arc<Gate>,
+    clock: Clock,
+    transport: Arc<dyn Transport>,
+    saver: FloorSaver,
+    waiters: Waiters,
+    board: Arc<Board>,
+    degraded: Vec<NodeId>,
+    /// Frames that were no envelope for this node.
+    refused: u64,
+    next_figures: Instant,
+}
+
+impl Driver {
+    async fn run(
+        mut self,
+        mut inbox: Inbox,
+        mut asks: mpsc::Receiver<Ask>,
+        mut questions: mpsc::Receiver<StatusQuery>,
+        mut floors: mpsc::UnboundedReceiver<Wall>,
+        mut leaving: watch::Receiver<bool>,
+    ) {
+        self.handle(Input::Timeout);
+        loop {
+            tokio::select! {
+                biased;
+                _ = leaving.changed() => break,
+                Some(floor) = floors.recv() => self.handle(Input::FloorSaved(floor)),
+                frame = inbox.receive() => match frame {
+                    Some(frame) => {
+                        self.take(&frame);
+                        for _ in 1..BATCH {
+                            let Some(frame) = inbox.try_receive() else { break };
+                            self.take(&frame);
+                        }
+                    }
+                    None => break,
+                },
+                Some(ask) = asks.recv() => {
+                    self.ask(ask);
+                    for _ in 1..BATCH {
+                        let Ok(ask) = asks.try_recv() else { break };
+                        self.ask(ask);
+                    }
+                }
+                Some(query) = questions.recv() => self.answer(query),
+                () = tokio::time::sleep(self.until_timeout()) => self.handle(Input::Timeout),
+            }
+            self.put_up_figures();
+        }
+        asks.close();
+        self.waiters.give_up();
+        while let Ok(ask) = asks.try_recv() {
+            let _ = ask.answer.send(FastPath::Missed);
+        }
+    }
+
+    fn until_timeout(&self) -> Duration {
+        let now = read(&self.clock).instant;
+        self.node
+            .poll_timeout()
+            .map_or(FIGURES_EVERY, |at| at.since(now).min(FIGURES_EVERY))
+    }
+
+    fn take(&mut self, frame: &Frame) {
+        match open(frame, self.node.identity().node) {
+            Ok(envelope) => self.handle(Input::Message {
+                from: frame.from,
+                envelope: Box::new(envelope),
+            }),
+            Err(error) => {
+                self.refused += 1;
+                tracing::debug!(
+                    event = "frame_refused",
+                    node = format_args!("{:016x}", frame.from.0),
+                    error_message = %error
+                );
+            }
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        // Waiting first: the answer may come out of the very next call.
+        let buckets = ask.lacks.iter().map(|lack| lack.bucket);
+        self.waiters.wait(buckets, ask.answer);
+        for lack in &ask.lacks {
+            self.handle(Input::Need {
+                bucket: lack.bucket,
+                terms: lack.terms,
+                cost: lack.cost,
+            });
+        }
+    }
+
+    fn answer(&self, query: StatusQuery) {
+        let now = read(&self.clock).instant;
+        let status = Status::of(&self.node, &self.view, self.round, now, query.most_buckets);
+        // Who asked may have gone.
+        let _ = query.answer.send(status);
+    }
+
+    /// Hands the protocol one thing, and does all that it then says.
+    fn handle(&mut self, input: Input) {
+        let now = read(&self.clock);
+        let gate = Arc::clone(&self.gate);
+        let mut credit = LeasedTable::new(gate.table(), gate::time::Now::from_nanos(now.wall.0));
+        self.node.handle(now, input, &mut credit);
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Send(envelope) => {
+                    let frame = Bytes::from(wire::peer::encode(&envelope));
+                    if let Err(error) = self.transport.send(envelope.to, frame) {
+                        tracing::debug!(event = "frame_not_sent", error_message = %error);
+                    }
+                }
+                Output::Wake { bucket, outcome } => self.waiters.wake(bucket, outcome),
+                Output::SaveFloor(floor) => self.saver.save(floor),
+                Output::Event(event) => self.tell(event),
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        let name = |node: NodeId| format!("{:016x}", node.0);
+        match event {
+            Event::BehindFloor { read, floor } => tracing::error!(
+                event = "clock_behind_floor",
+                behind_ms = (floor.0.saturating_sub(read.0)) / 1_000_000,
+                "the clock reads earlier than this node has already seen: it only uses credit that others issue"
+            ),
+            Event::PastFloor => tracing::info!(event = "clock_past_floor"),
+            Event::Degraded(owner) => {
+                if !self.degraded.contains(&owner) {
+                    self.degraded.push(owner);
+                }
+                self.board.show_degraded(self.degraded.clone(), &self.view);
+                tracing::error!(
+                    event = "enforcement_degraded",
+                    owner = name(owner),
+                    "out of contact for long: each limit that it owns is enforced as its `on_degraded` says"
+                );
+            }
+            Event::Recovered(owner) => {
+                self.degraded.retain(|degraded| *degraded != owner);
+                self.board.show_degraded(self.degraded.clone(), &self.view);
+                tracing::info!(event = "enforcement_recovered", owner = name(owner));
+            }
+            Event::OtherView { from, view } => tracing::error!(
+                event = "other_view",
+                node = name(from),
+                view = format_args!("{:016x}", view.0),
+                "a member has another list of members: neither takes the other's word"
+            ),
+            Event::TwoIncarnations(node) => tracing::error!(
+                event = "two_incarnations",
+                node = name(node),
+                "two processes run under one name: neither is heard"
+            ),
+            Event::LedgerFull => tracing::error!(event = "ledger_full"),
+            Event::HolderFull => tracing::error!(event = "holder_full"),
+            Event::InvariantBroken(bucket) => tracing::error!(
+                event = "invariant_broken",
+                subject = format_args!("{:032x}", bucket.subject.0),
+                window = bucket.window.0,
+                "a ledger does not add up: nothing more is issued for this bucket"
+            ),
+        }
+    }
+
+    fn put_up_figures(&mut self) {
+        let now = read(&self.clock).instant;
+        if now < self.next_figures {
+            return;
+        }
+        self.next_figures = now + FIGURES_EVERY;
+        let figures = Figures::of(
+            &self.node,
+            self.view.members.len(),
+            now,
+            self.waiters.count(),
+            self.refused,
+        );
+        self.board.figures.store(Arc::new(figures));
+    }
+}

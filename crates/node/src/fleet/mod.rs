@@ -1,0 +1,121 @@
+//! This node in its fleet: the lease protocol driven by real time, a real network and a real disk.
+//!
+//! A request that found too little leased credit awaits [`Fleet::ask`], once; nothing else of a request comes here.
+//! One thread of its own ([`driver`]) owns the protocol, so that neither a burst of requests nor a slow disk delays a
+//! round. Nothing here decides: what may be issued, spent and given up is `lease`'s to say.
+
+mod disk;
+mod driver;
+mod saver;
+mod status;
+mod waiters;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use lease::bucket::Bucket;
+use lease::id::NodeId;
+use lease::node::FastPath;
+use lease::terms::Terms;
+use smallvec::SmallVec;
+use tokio::sync::{mpsc, oneshot};
+
+pub use self::disk::{DataDir, DataError, State};
+pub use self::driver::{Start, StartError};
+pub use self::status::{Status, StatusQuery};
+
+/// The most requests that may be on their way to the protocol's thread. More are answered at once, as missed.
+const MOST_ASKING: usize = 16_384;
+
+/// What a request lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// Where.
+    pub bucket: Bucket,
+    /// Under which terms.
+    pub terms: Terms,
+    /// How many units it wants there.
+    pub cost: u64,
+}
+
+/// A handle on this node's place in the fleet. Clones are of the same.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    asks: mpsc::Sender<Ask>,
+    queries: mpsc::Sender<StatusQuery>,
+    board: Arc<Board>,
+}
+
+#[derive(Debug)]
+struct Ask {
+    lacks: SmallVec<[Lack; 2]>,
+    answer: oneshot::Sender<FastPath>,
+}
+
+/// What the protocol's thread shows to all others.
+#[derive(Debug)]
+struct Board {
+    /// Whether there is any owner in [`Board::degraded`].
+    any_degraded: AtomicBool,
+    /// Owners out of contact for longer than the degraded time, and the view by which they own.
+    degraded: ArcSwap<Degraded>,
+    /// Counters as of the last time they were put up.
+    figures: ArcSwap<status::Figures>,
+}
+
+#[derive(Debug)]
+struct Degraded {
+    owners: Vec<NodeId>,
+    view: lease::view::View,
+}
+
+impl Fleet {
+    /// Asks the owners of what a request lacks, for as long as the protocol's deadline allows. If the answer is
+    /// [`FastPath::Credit`] the request should be decided again, once.
+    pub async fn ask(&self, lacks: SmallVec<[Lack; 2]>) -> FastPath {
+        let (answer, answered) = oneshot::channel();
+        match self.asks.try_send(Ask { lacks, answer }) {
+            Ok(()) => answered.await.unwrap_or(FastPath::Missed),
+            Err(_) => FastPath::Missed,
+        }
+    }
+
+    /// Whether decisions on a bucket are made without its owner, and have been for the degraded time.
+    #[must_use]
+    pub fn is_degraded(&self, bucket: Bucket) -> bool {
+        // Acquire, with the Release of `Board::show_degraded`: who sees the mark sees the owners.
+        if !self.board.any_degraded.load(Ordering::Acquire) {
+            return false;
+        }
+        let degraded = self.board.degraded.load();
+        degraded.owners.contains(&degraded.view.owner(bucket))
+    }
+
+    /// Counters, for metrics. At most a second old.
+    #[must_use]
+    pub fn figures(&self) -> Arc<status::Figures> {
+        self.board.figures.load_full()
+    }
+
+    /// Everything about this node's place in the fleet, as of now. `None` if it has left.
+    pub async fn status(&self, most_buckets: usize) -> Option<Status> {
+        let (answer, answered) = oneshot::channel();
+        let query = StatusQuery {
+            most_buckets,
+            answer,
+        };
+        self.queries.send(query).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+impl Board {
+    fn show_degraded(&self, owners: Vec<NodeId>, view: &lease::view::View) {
+        let any = !owners.is_empty();
+        let view = view.clone();
+        self.degraded.store(Arc::new(Degraded { owners, view }));
+        // Release, with the Acquire of `Fleet::is_degraded`.
+        self.any_degraded.store(any, Ordering::Release);
+    }
+}

@@ -1,0 +1,227 @@
+//! What can be asked of a node about its place in the fleet: figures for metrics, and everything for `probe` and `top`.
+//!
+//! Copies of numbers; keys only as the hashes that they are in the protocol.
+
+use lease::bucket::Bucket;
+use lease::node::Node;
+use lease::stats::Stats;
+use lease::time::Instant;
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+/// The most buckets that one answer lists.
+pub const MOST_LISTED: usize = 1000;
+
+/// Counters, and a few levels that are worked out for metrics.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// The protocol's own.
+    pub stats: Stats,
+    /// Of the ages of what this node knows of each holder, the 99th percentile, in nanoseconds.
+    pub freshness_p99_ns: u64,
+    /// Owners out of contact for the degraded time.
+    pub degraded_owners: u64,
+    /// Members of the view.
+    pub members: u64,
+    /// Requests that wait for an answer.
+    pub waiting: u64,
+    /// Frames that could not be used, by this node or as an envelope.
+    pub frames_refused: u64,
+}
+
+/// A question.
+#[derive(Debug)]
+pub struct StatusQuery {
+    /// At most so many buckets are listed.
+    pub most_buckets: usize,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<Status>,
+}
+
+/// Everything about a node's place in the fleet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The node's id in the protocol.
+    pub node: String,
+    /// How often it was started.
+    pub starts: u64,
+    /// Which list of members it acts under.
+    pub view: String,
+    /// The members' ids, in the order of the view.
+    pub members: Vec<String>,
+    /// The length of a round in milliseconds.
+    pub round_ms: u64,
+    /// As owner: how old its knowledge of each holder is.
+    pub folds: Vec<Fold>,
+    /// As holder: how it stands with each owner.
+    pub contacts: Vec<Contact>,
+    /// Its ledgers, added up.
+    pub ledger: Ledger,
+    /// Units out at holders, for buckets that it owns.
+    pub credit_outstanding: u64,
+    /// Units kept for members that have not pledged.
+    pub holdback: u64,
+    /// The buckets with the most demand that it owns.
+    pub busiest: Vec<Busy>,
+    /// Buckets whose ledger does not add up. Always empty, unless there is a fault in Leasehold.
+    pub unreconciled: Vec<Owned>,
+}
+
+/// How old an owner's knowledge of a holder is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fold {
+    /// The holder.
+    pub node: String,
+    /// In milliseconds. None: never heard.
+    pub age_ms: Option<u64>,
+}
+
+/// How a holder stands with an owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    /// The owner.
+    pub node: String,
+    /// Whether it has acknowledged a report lately.
+    pub in_contact: bool,
+    /// Since the last report that it acknowledged, in milliseconds. None: never.
+    pub age_ms: Option<u64>,
+    /// Whether limits are enforced without it, as each says.
+    pub degraded: bool,
+}
+
+/// The sum of an owner's ledgers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Buckets in it.
+    pub buckets: u64,
+    /// Of these, those that this incarnation may issue for.
+    pub with_authority: u64,
+    /// Of these, those where what is charged is at most the allowance.
+    pub reconciled: u64,
+}
+
+/// A bucket with much demand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Busy {
+    /// The hash of (key, limit).
+    pub subject: String,
+    /// The window's number.
+    pub window: u64,
+    /// Units asked for in a second.
+    pub demand_per_second: u64,
+}
+
+/// A bucket in a ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owned {
+    /// The hash of (key, limit).
+    pub subject: String,
+    /// The window's number.
+    pub window: u64,
+    /// The units that it may admit.
+    pub allowance: u64,
+    /// What is out or held back.
+    pub charged: u64,
+}
+
+fn subject(bucket: Bucket) -> String {
+    format!("{:032x}", bucket.subject.0)
+}
+
+fn millis(age: std::time::Duration) -> u64 {
+    u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Figures {
+    /// The figures as of now.
+    pub fn of(node: &Node, members: usize, now: Instant, waiting: usize, refused: u64) -> Self {
+        let mut ages: Vec<u64> = node
+            .folds(now)
+            .filter_map(|fold| fold.age)
+            .map(|age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
+            .collect();
+        ages.sort_unstable();
+        let p99 = (ages.len() * 99).div_ceil(100).saturating_sub(1);
+        Self {
+            stats: node.stats().clone(),
+            freshness_p99_ns: ages.get(p99).copied().unwrap_or(0),
+            degraded_owners: node.contacts(now).filter(|contact| contact.degraded).count() as u64,
+            members: members as u64,
+            waiting: waiting as u64,
+            frames_refused: refused,
+        }
+    }
+}
+
+impl Status {
+    /// The status as of now.
+    pub fn of(
+        node: &Node,
+        view: &lease::view::View,
+        round: std::time::Duration,
+        now: Instant,
+        most_buckets: usize,
+    ) -> Self {
+        let most_buckets = most_buckets.min(MOST_LISTED);
+        let name = |id: lease::id::NodeId| format!("{:016x}", id.0);
+        let mut ledger = Ledger {
+            buckets: 0,
+            with_authority: 0,
+            reconciled: 0,
+        };
+        let mut unreconciled = Vec::new();
+        for owned in node.owned() {
+            ledger.buckets += 1;
+            ledger.with_authority += u64::from(owned.authority);
+            // Where this incarnation has no authority it has issued nothing, and only keeps what others say.
+            if owned.charged <= owned.allowance || !owned.authority {
+                ledger.reconciled += 1;
+            } else if unreconciled.len() < most_buckets {
+                unreconciled.push(Owned {
+                    subject: subject(owned.bucket),
+                    window: owned.bucket.window.0,
+                    allowance: owned.allowance,
+                    charged: owned.charged,
+                });
+            }
+        }
+        let stats = node.stats();
+        Self {
+            node: name(node.identity().node),
+            starts: node.identity().epoch.count,
+            view: format!("{:016x}", view.id.0),
+            members: view.members.iter().copied().map(name).collect(),
+            round_ms: millis(round),
+            folds: node
+                .folds(now)
+                .map(|fold| Fold {
+                    node: name(fold.node),
+                    age_ms: fold.age.map(millis),
+                })
+                .collect(),
+            contacts: node
+                .contacts(now)
+                .map(|contact| Contact {
+                    node: name(contact.node),
+                    in_contact: contact.in_contact,
+                    age_ms: contact.age.map(millis),
+                    degraded: contact.degraded,
+                })
+                .collect(),
+            ledger,
+            credit_outstanding: stats.credit_outstanding,
+            holdback: stats.holdback_units,
+            busiest: node
+                .busiest()
+                .into_iter()
+                .take(most_buckets)
+                .map(|(bucket, demand_per_second)| Busy {
+                    subject: subject(bucket),
+                    window: bucket.window.0,
+                    demand_per_second,
+                })
+                .collect(),
+            unreconciled,
+        }
+    }
+}
