@@ -7,6 +7,7 @@ pub mod check;
 pub mod clock;
 pub mod config;
 pub mod drain;
+pub mod fleet;
 pub mod health;
 pub mod log;
 pub mod metrics;

@@ -250,6 +250,9 @@ mod tests {
         std::fs::write(folder.path().join(STATE), b"").unwrap();
         let error = data.state().unwrap_err();
         assert!(matches!(error, DataError::Damaged { .. }));
-        assert!(error.to_string().contains("new `fleet.node` name"), "{error}");
+        assert!(
+            error.to_string().contains("new `fleet.node` name"),
+            "{error}"
+        );
     }
 }

@@ -9,11 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use gate::Gate;
 use gate::leased::LeasedTable;
 use lease::config::Config;
+use lease::durable::{Change, StoreAnswer};
 use lease::id::{Epoch, NodeId};
+use lease::message::Envelope;
 use lease::node::{Boot, Event, FastPath, Identity, Input, Node, Output};
 use lease::time::{Instant, Now, Wall};
 use lease::view::View;
@@ -34,7 +35,6 @@ const FIGURES_EVERY: Duration = Duration::from_millis(250);
 const BATCH: usize = 64;
 
 /// What a node needs to take its place.
-#[derive(Debug)]
 pub struct Start {
     /// The protocol's settings.
     pub config: Config,
@@ -131,7 +131,8 @@ impl Start {
         let (queries, questions) = mpsc::channel(16);
         let (saved, floors) = mpsc::unbounded_channel();
         let (leave, leaving) = watch::channel(false);
-        let saver = FloorSaver::start(self.data, state.starts, saved).map_err(StartError::Thread)?;
+        let saver =
+            FloorSaver::start(self.data, state.starts, saved).map_err(StartError::Thread)?;
         let board = Arc::new(Board {
             any_degraded: false.into(),
             degraded: ArcSwap::from_pointee(Degraded {
@@ -140,28 +141,40 @@ impl Start {
             }),
             figures: ArcSwap::from_pointee(Figures::default()),
         });
-        let driver = Driver {
-            node,
-            round: self.config.round,
-            view: self.view,
-            gate: self.gate,
-            clock: self.clock,
-            transport: self.transport,
-            saver,
-            waiters: Waiters::default(),
-            board: Arc::clone(&board),
-            degraded: Vec::new(),
-            refused: 0,
-            next_figures: now.instant,
-        };
-        let inbox = self.inbox;
+        let Self {
+            config: Config { round, .. },
+            view,
+            gate,
+            clock,
+            transport,
+            inbox,
+            ..
+        } = self;
+        let shown = Arc::clone(&board);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
             .map_err(StartError::Thread)?;
         let thread = thread::Builder::new()
             .name("leasehold-fleet".to_owned())
-            .spawn(move || runtime.block_on(driver.run(inbox, incoming, questions, floors, leaving)))
+            .spawn(move || {
+                // Made here: who waits is this thread's alone.
+                let driver = Driver {
+                    node,
+                    round,
+                    view,
+                    gate,
+                    clock,
+                    transport,
+                    saver,
+                    waiters: Waiters::default(),
+                    board: shown,
+                    degraded: Vec::new(),
+                    refused: 0,
+                    next_figures: now.instant,
+                };
+                runtime.block_on(driver.run(inbox, incoming, questions, floors, leaving));
+            })
             .map_err(StartError::Thread)?;
         let fleet = Fleet {
             asks,
@@ -267,19 +280,19 @@ impl Driver {
 
     fn ask(&mut self, ask: Ask) {
         // Waiting first: the answer may come out of the very next call.
-        let buckets = ask.lacks.iter().map(|lack| lack.bucket);
+        let buckets = ask.dry.iter().map(|dry| dry.bucket);
         self.waiters.wait(buckets, ask.answer);
-        for lack in &ask.lacks {
+        for dry in &ask.dry {
             self.handle(Input::Need {
-                bucket: lack.bucket,
-                terms: lack.terms,
-                cost: lack.cost,
+                bucket: dry.bucket,
+                terms: dry.terms,
+                cost: dry.cost,
             });
         }
     }
 
     fn answer(&self, query: StatusQuery) {
-        let now = read(&self.clock).instant;
+        let now = read(&self.clock);
         let status = Status::of(&self.node, &self.view, self.round, now, query.most_buckets);
         // Who asked may have gone.
         let _ = query.answer.send(status);
@@ -294,15 +307,30 @@ impl Driver {
         while let Some(output) = self.node.poll_output() {
             match output {
                 Output::Send(envelope) => {
-                    let frame = Bytes::from(wire::peer::encode(&envelope));
-                    if let Err(error) = self.transport.send(envelope.to, frame) {
-                        tracing::debug!(event = "frame_not_sent", error_message = %error);
-                    }
+                    self.send(&envelope);
                 }
                 Output::Wake { bucket, outcome } => self.waiters.wake(bucket, outcome),
                 Output::SaveFloor(floor) => self.saver.save(floor),
+                // There is no store here, so no durable limit is issued: it refuses rather than be forgotten.
+                Output::Load(bucket) | Output::Authorize(Change { bucket, .. }) => {
+                    let answer = StoreAnswer::Refused;
+                    self.node
+                        .handle(now, Input::Store { bucket, answer }, &mut credit);
+                }
                 Output::Event(event) => self.tell(event),
             }
+        }
+    }
+
+    fn send(&self, envelope: &Envelope) {
+        // What is not sent now is told again: the protocol is made for loss.
+        match wire::peer::encode(envelope) {
+            Ok(frame) => {
+                if let Err(error) = self.transport.send(envelope.to, frame) {
+                    tracing::debug!(event = "frame_not_sent", error_message = %error);
+                }
+            }
+            Err(error) => tracing::error!(event = "envelope_not_encoded", error_message = %error),
         }
     }
 
@@ -341,6 +369,17 @@ impl Driver {
                 event = "two_incarnations",
                 node = name(node),
                 "two processes run under one name: neither is heard"
+            ),
+            Event::ViewRefused(view) => tracing::error!(
+                event = "view_refused",
+                view = format_args!("{:016x}", view.0),
+                "a list of members that does not follow those known was not taken"
+            ),
+            Event::StoreRefused(bucket) => tracing::error!(
+                event = "store_refused",
+                subject = format_args!("{:032x}", bucket.subject.0),
+                window = bucket.window.0,
+                "nothing more of this durable limit is issued here"
             ),
             Event::LedgerFull => tracing::error!(event = "ledger_full"),
             Event::HolderFull => tracing::error!(event = "holder_full"),

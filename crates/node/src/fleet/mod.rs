@@ -14,30 +14,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use gate::fleet::Dry;
 use lease::bucket::Bucket;
 use lease::id::NodeId;
 use lease::node::FastPath;
-use lease::terms::Terms;
-use smallvec::SmallVec;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::disk::{DataDir, DataError, State};
-pub use self::driver::{Start, StartError};
-pub use self::status::{Status, StatusQuery};
+pub use self::driver::{Running, Start, StartError};
+pub use self::status::{Figures, Status, StatusQuery};
 
 /// The most requests that may be on their way to the protocol's thread. More are answered at once, as missed.
 const MOST_ASKING: usize = 16_384;
-
-/// What a request lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lack {
-    /// Where.
-    pub bucket: Bucket,
-    /// Under which terms.
-    pub terms: Terms,
-    /// How many units it wants there.
-    pub cost: u64,
-}
 
 /// A handle on this node's place in the fleet. Clones are of the same.
 #[derive(Clone, Debug)]
@@ -49,7 +37,7 @@ pub struct Fleet {
 
 #[derive(Debug)]
 struct Ask {
-    lacks: SmallVec<[Lack; 2]>,
+    dry: Vec<Dry>,
     answer: oneshot::Sender<FastPath>,
 }
 
@@ -73,9 +61,9 @@ struct Degraded {
 impl Fleet {
     /// Asks the owners of what a request lacks, for as long as the protocol's deadline allows. If the answer is
     /// [`FastPath::Credit`] the request should be decided again, once.
-    pub async fn ask(&self, lacks: SmallVec<[Lack; 2]>) -> FastPath {
+    pub async fn ask(&self, dry: Vec<Dry>) -> FastPath {
         let (answer, answered) = oneshot::channel();
-        match self.asks.try_send(Ask { lacks, answer }) {
+        match self.asks.try_send(Ask { dry, answer }) {
             Ok(()) => answered.await.unwrap_or(FastPath::Missed),
             Err(_) => FastPath::Missed,
         }

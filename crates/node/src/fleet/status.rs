@@ -145,7 +145,10 @@ impl Figures {
         Self {
             stats: node.stats().clone(),
             freshness_p99_ns: ages.get(p99).copied().unwrap_or(0),
-            degraded_owners: node.contacts(now).filter(|contact| contact.degraded).count() as u64,
+            degraded_owners: node
+                .contacts(now)
+                .filter(|contact| contact.degraded)
+                .count() as u64,
             members: members as u64,
             waiting: waiting as u64,
             frames_refused: refused,
@@ -159,10 +162,11 @@ impl Status {
         node: &Node,
         view: &lease::view::View,
         round: std::time::Duration,
-        now: Instant,
+        now: lease::time::Now,
         most_buckets: usize,
     ) -> Self {
         let most_buckets = most_buckets.min(MOST_LISTED);
+        let (now, wall) = (now.instant, now.wall);
         let name = |id: lease::id::NodeId| format!("{:016x}", id.0);
         let mut ledger = Ledger {
             buckets: 0,
@@ -212,7 +216,7 @@ impl Status {
             credit_outstanding: stats.credit_outstanding,
             holdback: stats.holdback_units,
             busiest: node
-                .busiest()
+                .busiest(wall)
                 .into_iter()
                 .take(most_buckets)
                 .map(|(bucket, demand_per_second)| Busy {

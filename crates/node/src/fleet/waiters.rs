@@ -111,10 +111,7 @@ mod tests {
     #[test]
     fn all_that_wait_for_a_bucket_are_woken_once() {
         let mut waiters = Waiters::default();
-        let mut both = [
-            waiting(&mut waiters, &[1]),
-            waiting(&mut waiters, &[1]),
-        ];
+        let mut both = [waiting(&mut waiters, &[1]), waiting(&mut waiters, &[1])];
         let mut other = waiting(&mut waiters, &[2]);
         waiters.wake(bucket(1), FastPath::Credit);
         for answered in &mut both {

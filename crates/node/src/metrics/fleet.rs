@@ -206,12 +206,16 @@ impl Collector for FleetScrape {
         }
         type Count = fn(&PeerStatus) -> [u64; 2];
         let directions: [(&str, &str, Count); 3] = [
-            ("throttle_fleet_peer_frames", "Frames to and from the member", |peer| {
-                [peer.traffic.sent_frames, peer.traffic.received_frames]
-            }),
-            ("throttle_fleet_peer_bytes", "Bytes of frames to and from the member", |peer| {
-                [peer.traffic.sent_bytes, peer.traffic.received_bytes]
-            }),
+            (
+                "throttle_fleet_peer_frames",
+                "Frames to and from the member",
+                |peer| [peer.traffic.frames_out, peer.traffic.frames_in],
+            ),
+            (
+                "throttle_fleet_peer_bytes",
+                "Bytes of frames to and from the member",
+                |peer| [peer.traffic.bytes_out, peer.traffic.bytes_in],
+            ),
             (
                 "throttle_fleet_peer_dropped_frames",
                 "Frames to and from the member that were dropped because a queue was full",

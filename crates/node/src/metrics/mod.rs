@@ -5,6 +5,7 @@
 //! cells of the thread's own shard; nothing on that path locks or allocates.
 
 mod cells;
+mod fleet;
 mod scrape;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use policy::model::{Algorithm, Amount, LimitName, Mode, RuleName};
 
 use crate::render::Summary;
 use cells::Shards;
+pub use fleet::FleetScrape;
 pub use scrape::CONTENT_TYPE;
 
 /// The most limits with series of their own, unless the configuration says otherwise.
@@ -302,7 +304,13 @@ impl Telemetry {
     /// The text of a scrape, with the figures of the table at that time: see [`CONTENT_TYPE`].
     #[must_use]
     pub fn scrape(&self, table: &TableStats) -> String {
-        scrape::text(self, table)
+        scrape::text(self, table, None)
+    }
+
+    /// The same at a node of a fleet.
+    #[must_use]
+    pub fn scrape_in_fleet(&self, table: &TableStats, fleet: FleetScrape) -> String {
+        scrape::text(self, table, Some(fleet))
     }
 }
 

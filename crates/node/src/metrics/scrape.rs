@@ -13,6 +13,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use super::FleetScrape;
 use super::cells::{DURATION_BOUNDS_NS, LimitCounts};
 use super::{Answer, ErrorKind, Surface, Telemetry};
 
@@ -23,8 +24,15 @@ pub const CONTENT_TYPE: &str = prometheus_client::encoding::prometheus_text::CON
 const OTHER: &str = "(other)";
 const NONE: &str = "(none)";
 
-pub(super) fn text(telemetry: &Telemetry, table: &TableStats) -> String {
+pub(super) fn text(
+    telemetry: &Telemetry,
+    table: &TableStats,
+    fleet: Option<FleetScrape>,
+) -> String {
     let mut registry = Registry::default();
+    if let Some(fleet) = fleet {
+        registry.register_collector(Box::new(fleet));
+    }
     registry.register_collector(Box::new(Figures::of(telemetry, table)));
     let mut text = String::with_capacity(16 * 1024);
     prometheus_client::encoding::prometheus_text::encode(&mut text, &registry)

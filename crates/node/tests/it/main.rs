@@ -5,6 +5,7 @@
 
 mod check;
 mod fixture;
+mod fleet;
 mod log;
 mod metrics;
 #[path = "../../../store/tests/it/server.rs"]
