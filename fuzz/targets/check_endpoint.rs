@@ -22,11 +22,13 @@ fn surfaces() -> &'static (Parts, [Check; 2]) {
         let parts = parts(&policy());
         let check = |options| Check {
             gate: parts.gate.clone(),
+            fleet: None,
             clock: parts.clock.clone(),
             telemetry: parts.telemetry.clone(),
             options,
             access: parts.access_log(),
             most_body_bytes: 65_536,
+            body_timeout: std::time::Duration::from_secs(5),
         };
         let plain = Options::default();
         let other = Options {

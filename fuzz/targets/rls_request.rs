@@ -79,6 +79,7 @@ fn surfaces() -> &'static (Parts, [Rls; 2]) {
     SURFACES.get_or_init(|| {
         let parts = parts(&policy());
         let rls = |fields, overrides| Rls {
+            fleet: None,
             gate: parts.gate.clone(),
             clock: parts.clock.clone(),
             telemetry: parts.telemetry.clone(),

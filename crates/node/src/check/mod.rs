@@ -23,7 +23,7 @@ use bytes::Bytes;
 use gate::decision::Verdict;
 use gate::request::{HeaderLookup, Headers, Hits, Part, Request};
 use gate::time::Now;
-use gate::{Compiled, Gate};
+use gate::{Compiled, Dry, Gate};
 use http::{HeaderMap, Method, Response, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use policy::address::ForwardedHops;
@@ -36,6 +36,7 @@ use self::json::Question;
 use self::query::Query;
 use self::reply::Reply;
 use crate::clock::{Clock, between};
+use crate::fleet::Fleet;
 use crate::log::{AccessLog, RequestLine, TraceContext};
 use crate::metrics::{Answer, Charge, Surface, Telemetry};
 use crate::render::{self, Summary, Told, is_preflight};
@@ -44,6 +45,8 @@ use crate::render::{self, Summary, Told, is_preflight};
 pub struct Check {
     /// Decides.
     pub gate: Arc<Gate>,
+    /// This node's fleet, to be asked for credit that a request lacks.
+    pub fleet: Option<Fleet>,
     /// Tells the time, once a request for the decision and once for its duration.
     pub clock: Clock,
     /// Counts.
@@ -78,7 +81,10 @@ async fn handle(State(check): State<Arc<Check>>, request: http::Request<Body>) -
             most: check.body_timeout,
         }),
     };
-    check.answer(&head, peer, body.as_deref()).map(Body::from)
+    check
+        .answer_in_fleet(&head, peer, body.as_deref())
+        .await
+        .map(Body::from)
 }
 
 async fn read_body(body: Body, most_bytes: usize) -> Result<Bytes, Fault> {
@@ -116,7 +122,27 @@ impl HeaderLookup for Map<'_> {
 }
 
 impl Check {
-    /// Answers a question whose body has arrived or failed to, from `peer`.
+    /// Answers a question whose body has arrived or failed to, from `peer`. If it lacks credit that the fleet may have,
+    /// that is asked for, once.
+    pub async fn answer_in_fleet(
+        &self,
+        head: &http::request::Parts,
+        peer: Option<IpAddr>,
+        body: Result<&[u8], &Fault>,
+    ) -> Response<Bytes> {
+        if let Some(fleet) = &self.fleet {
+            let mut lacks = Vec::new();
+            let response = self.attempt(head, peer, body, Some(&mut lacks));
+            if lacks.is_empty() {
+                return response;
+            }
+            // Whatever the answer, what counts is what there is now.
+            let _ = fleet.ask(lacks).await;
+        }
+        self.answer(head, peer, body)
+    }
+
+    /// Answers a question with the credit that is here.
     #[must_use]
     pub fn answer(
         &self,
@@ -124,11 +150,23 @@ impl Check {
         peer: Option<IpAddr>,
         body: Result<&[u8], &Fault>,
     ) -> Response<Bytes> {
+        self.attempt(head, peer, body, None)
+    }
+
+    /// Answers, unless what is refused only lacks credit: then what it lacks goes to `lacks`, nothing is recorded, and
+    /// the answer is to be thrown away.
+    fn attempt(
+        &self,
+        head: &http::request::Parts,
+        peer: Option<IpAddr>,
+        body: Result<&[u8], &Fault>,
+        lacks: Option<&mut Vec<Dry>>,
+    ) -> Response<Bytes> {
         let now = self.clock.now();
         let reply = Reply::new(&self.options, now, head);
         let answered = body
             .map_err(Clone::clone)
-            .and_then(|body| self.decide(head, peer, body, now, &reply));
+            .and_then(|body| self.decide(head, peer, body, now, &reply, lacks));
         answered.unwrap_or_else(|fault| {
             self.telemetry.error(fault.kind());
             tracing::debug!(
@@ -150,6 +188,7 @@ impl Check {
         body: &[u8],
         now: Now,
         reply: &Reply<'_>,
+        lacks: Option<&mut Vec<Dry>>,
     ) -> Result<Response<Bytes>, Fault> {
         if !matches!(head.method, Method::GET | Method::HEAD | Method::POST) {
             return Err(Fault::MethodNotServed);
@@ -185,7 +224,7 @@ impl Check {
                 ),
                 json: false,
             };
-            return Ok(self.put(&policy, &asked, now, reply));
+            return Ok(self.put(&policy, &asked, now, reply, lacks));
         }
 
         if Query::read(head.uri.query())?.hits.is_some() {
@@ -220,7 +259,7 @@ impl Check {
             }),
             json: true,
         };
-        Ok(self.put(&policy, &asked, now, reply))
+        Ok(self.put(&policy, &asked, now, reply, lacks))
     }
 
     /// Puts a question to the gate.
@@ -230,6 +269,7 @@ impl Check {
         asked: &Asked<'_>,
         now: Now,
         reply: &Reply<'_>,
+        lacks: Option<&mut Vec<Dry>>,
     ) -> Response<Bytes> {
         if asked.is_preflight {
             let elapsed = between(now, self.clock.now());
@@ -244,6 +284,13 @@ impl Check {
         let decision = self.gate.check(policy, &[part], now);
         let summary = Summary::of(&decision);
         let response = reply.decision(&decision, &summary, asked.origin, asked.json);
+        if let Some(lacks) = lacks
+            && decision.verdict != Verdict::Admitted
+            && !decision.dry.is_empty()
+        {
+            lacks.clone_from(&decision.dry);
+            return response;
+        }
         let elapsed = between(now, self.clock.now());
         let charge = Charge::of([asked.hits]);
         self.telemetry

@@ -7,8 +7,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use policy::model::Sharing;
+
 use super::error::Fault;
-use super::setting::{Bounds, Listen, Raw, Setting, quoted};
+use super::secret::SecretSource;
+use super::setting::{Bounds, Choice, Listen, Raw, Setting, quoted};
 use crate::peers::{
     self, ClusterName, Identity, Member, MeshSettings, NameError, NodeName, TlsFiles,
 };
@@ -25,6 +28,44 @@ pub struct Fleet {
     pub node: Option<NodeName>,
     /// All members, this node among them.
     pub members: Vec<Member>,
+    /// Where this node keeps what must survive.
+    pub data_dir: Option<PathBuf>,
+    /// Whether the fleet has never run before.
+    pub first_start: bool,
+    /// How limits are shared that do not say.
+    pub sharing: DefaultSharing,
+}
+
+/// How limits are shared that do not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultSharing {
+    /// By leased credit.
+    #[default]
+    Lease,
+    /// Each member has a fixed share.
+    Fixed,
+    /// Not at all.
+    Local,
+}
+
+impl DefaultSharing {
+    /// The policy's word for it.
+    #[must_use]
+    pub const fn sharing(self) -> Sharing {
+        match self {
+            Self::Lease => Sharing::Lease,
+            Self::Fixed => Sharing::Fixed,
+            Self::Local => Sharing::Local,
+        }
+    }
+}
+
+impl Choice for DefaultSharing {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("lease", Self::Lease),
+        ("fixed", Self::Fixed),
+        ("local", Self::Local),
+    ];
 }
 
 impl Fleet {
@@ -282,7 +323,7 @@ fn is_loopback(address: &str) -> bool {
 }
 
 /// What the keys of both sections demand of each other.
-pub(super) fn check(fleet: &Fleet, peers: &Peers, faults: &mut Vec<Fault>) {
+pub(super) fn check(fleet: &Fleet, peers: &Peers, secret: &SecretSource, faults: &mut Vec<Fault>) {
     let mut conflict = |key, other, problem: String| {
         faults.push(Fault::Conflict {
             key,
@@ -306,6 +347,20 @@ pub(super) fn check(fleet: &Fleet, peers: &Peers, faults: &mut Vec<Fault>) {
                 ),
             ),
             Some(_) => {}
+        }
+        if fleet.data_dir.is_none() {
+            conflict(
+                "fleet.data_dir",
+                "fleet.members",
+                "a member must find after a restart how far its clock had got: name a directory of its own".to_owned(),
+            );
+        }
+        if *secret == SecretSource::Generate {
+            conflict(
+                "secret",
+                "fleet.members",
+                "members know keys by their hashes: give all of them the same secret, in a file or a variable".to_owned(),
+            );
         }
     }
     let Listen::At(listen) = peers.listen else {
@@ -406,7 +461,7 @@ mod tests {
             .to_string()
     }
 
-    const WHOLE: &str = "[fleet]\ncluster = \"prod\"\nnode = \"b\"\nmembers = [{ name = \"a\", address = \"a.example:7400\" },\n\
+    const WHOLE: &str = "secret = \"file:secret\"\n[fleet]\ndata_dir = \"data\"\ncluster = \"prod\"\nnode = \"b\"\nmembers = [{ name = \"a\", address = \"a.example:7400\" },\n\
          { address = \"[2001:db8::1]:7400\", name = \"b\" }]\n[peers]\nlisten = \"0.0.0.0:7400\"\n\
          [peers.tls]\nca = \"ca.pem\"\ncert = \"cert.pem\"\nkey = \"key.pem\"\nlook_every_ms = 1000\n";
 
@@ -431,6 +486,8 @@ mod tests {
         let given = [
             "fleet.node=a".to_owned(),
             "fleet.members=a=h:1, b=c:2,c".to_owned(),
+            "fleet.data_dir=data".to_owned(),
+            "secret=file:secret".to_owned(),
         ];
         let members = Loaded::read(None, [], &given).unwrap().config.fleet.members;
         assert_eq!(
@@ -560,7 +617,23 @@ mod tests {
             let told = refusal(&WHOLE.replacen(change, with, 1));
             assert!(told.contains(expected), "{told}: expected {expected}");
         }
-        let local = "fleet = { cluster = \"dev\", node = \"a\", members = [{ name = \"a\", address = \"127.0.0.1:1\" },\n\
+        for (change, with, expected) in [
+            (
+                "data_dir = \"data\"\n",
+                "",
+                "`fleet.data_dir` and `fleet.members`",
+            ),
+            (
+                "secret = \"file:secret\"\n",
+                "",
+                "`secret` and `fleet.members`",
+            ),
+        ] {
+            assert!(WHOLE.contains(change));
+            let told = refusal(&WHOLE.replacen(change, with, 1));
+            assert!(told.contains(expected), "{told}: expected {expected}");
+        }
+        let local = "secret = \"file:secret\"\nfleet = { data_dir = \"data\", cluster = \"dev\", node = \"a\", members = [{ name = \"a\", address = \"127.0.0.1:1\" },\n\
              { name = \"b\", address = \"localhost:2\" }, { name = \"c\", address = \"[::1]:3\" }] }\n\
              peers = { listen = \"127.0.0.1:1\", insecure = true }\n";
         Loaded::from_text(Path::new("node.toml"), local).unwrap();

@@ -303,6 +303,23 @@ pub const KEYS: &[Key] = &[
          line: `node-1=10.0.0.1:7400,...`. Without an address, members are reached by way of NATS alone."
     ),
     key!(
+        "fleet.data_dir",
+        fleet.data_dir,
+        "A directory of this node's own, on a disk that outlives it: how often it was started, how far its clock has \
+         got, and the ledger of its durable limits. Needed with `fleet.members`. Empty: none."
+    ),
+    key!(
+        "fleet.first_start",
+        fleet.first_start,
+        "Says that this fleet has never run before, so that windows which began before its start may be served. Only \
+         counts while `fleet.data_dir` is empty. Never set it for a node whose data was lost."
+    ),
+    key!(
+        "fleet.sharing",
+        fleet.sharing,
+        "How members share limits that do not say: `lease`, `fixed` or `local`."
+    ),
+    key!(
         "peers.listen",
         peers.listen,
         "Where other members connect to: an IP address and a port, or `off`, and then there is no mesh."

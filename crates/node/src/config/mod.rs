@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use error::{ConfigError, Fault, Origin};
-pub use fleet::{Fleet, Peers, PeersTls};
+pub use fleet::{DefaultSharing, Fleet, Peers, PeersTls};
 pub use nats::{Nats, NatsSecretError, NatsTls};
 pub use secret::SecretSource;
 pub use sections::{
@@ -169,7 +169,7 @@ impl Loaded {
                 problem: "both are off, so nobody could ask: give one an address".to_owned(),
             });
         }
-        fleet::check(&config.fleet, &config.peers, faults);
+        fleet::check(&config.fleet, &config.peers, &config.secret, faults);
         config
             .nats
             .check(&config.fleet, || self.origin("nats.servers"), faults);

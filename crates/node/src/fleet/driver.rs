@@ -12,7 +12,6 @@ use arc_swap::ArcSwap;
 use gate::Gate;
 use gate::leased::LeasedTable;
 use lease::config::Config;
-use lease::durable::{Change, StoreAnswer};
 use lease::id::{Epoch, NodeId};
 use lease::message::Envelope;
 use lease::node::{Boot, Event, FastPath, Identity, Input, Node, Output};
@@ -23,13 +22,19 @@ use tokio::sync::{mpsc, watch};
 use super::disk::{DataDir, DataError, State};
 use super::saver::FloorSaver;
 use super::status::{Figures, Status, StatusQuery};
+use super::store::Store;
 use super::waiters::Waiters;
 use super::{Ask, Board, Degraded, Fleet, MOST_ASKING};
+use store::ledger::DurableLedger;
+
 use crate::clock::Clock;
 use crate::peers::{Frame, Inbox, Transport, open};
 
 /// How often figures are put up for metrics.
 const FIGURES_EVERY: Duration = Duration::from_millis(250);
+
+/// A node that leaves stays for so many rounds, so that what it hands back arrives.
+const LEAVING_ROUNDS: u32 = 3;
 
 /// Of one kind of thing that has already happened, so many are taken before the others have their turn.
 const BATCH: usize = 64;
@@ -54,6 +59,8 @@ pub struct Start {
     pub transport: Arc<dyn Transport>,
     /// What they say.
     pub inbox: Inbox,
+    /// Keeps how far durable limits are authorized. None: they are refused.
+    pub ledger: Option<Arc<dyn DurableLedger>>,
 }
 
 /// Why a node did not take its place. Nothing of it runs; its start may have been counted.
@@ -130,6 +137,7 @@ impl Start {
         let (asks, incoming) = mpsc::channel(MOST_ASKING);
         let (queries, questions) = mpsc::channel(16);
         let (saved, floors) = mpsc::unbounded_channel();
+        let (store, answers) = Store::new(self.ledger.clone());
         let (leave, leaving) = watch::channel(false);
         let saver =
             FloorSaver::start(self.data, state.starts, saved).map_err(StartError::Thread)?;
@@ -167,13 +175,14 @@ impl Start {
                     clock,
                     transport,
                     saver,
+                    store,
                     waiters: Waiters::default(),
                     board: shown,
                     degraded: Vec::new(),
                     refused: 0,
                     next_figures: now.instant,
                 };
-                runtime.block_on(driver.run(inbox, incoming, questions, floors, leaving));
+                runtime.block_on(driver.run(inbox, incoming, questions, floors, answers, leaving));
             })
             .map_err(StartError::Thread)?;
         let fleet = Fleet {
@@ -202,6 +211,7 @@ struct Driver {
     clock: Clock,
     transport: Arc<dyn Transport>,
     saver: FloorSaver,
+    store: Store,
     waiters: Waiters,
     board: Arc<Board>,
     degraded: Vec<NodeId>,
@@ -217,14 +227,21 @@ impl Driver {
         mut asks: mpsc::Receiver<Ask>,
         mut questions: mpsc::Receiver<StatusQuery>,
         mut floors: mpsc::UnboundedReceiver<Wall>,
+        mut answers: mpsc::UnboundedReceiver<Input>,
         mut leaving: watch::Receiver<bool>,
     ) {
         self.handle(Input::Timeout);
+        let (mut going, mut until) = (false, Instant::default());
         loop {
             tokio::select! {
                 biased;
-                _ = leaving.changed() => break,
+                _ = leaving.changed(), if !going => {
+                    going = true;
+                    self.handle(Input::Leave);
+                    until = read(&self.clock).instant + self.round * LEAVING_ROUNDS;
+                }
                 Some(floor) = floors.recv() => self.handle(Input::FloorSaved(floor)),
+                Some(answer) = answers.recv() => self.handle(answer),
                 frame = inbox.receive() => match frame {
                     Some(frame) => {
                         self.take(&frame);
@@ -246,6 +263,9 @@ impl Driver {
                 () = tokio::time::sleep(self.until_timeout()) => self.handle(Input::Timeout),
             }
             self.put_up_figures();
+            if going && read(&self.clock).instant >= until {
+                break;
+            }
         }
         asks.close();
         self.waiters.give_up();
@@ -311,12 +331,8 @@ impl Driver {
                 }
                 Output::Wake { bucket, outcome } => self.waiters.wake(bucket, outcome),
                 Output::SaveFloor(floor) => self.saver.save(floor),
-                // There is no store here, so no durable limit is issued: it refuses rather than be forgotten.
-                Output::Load(bucket) | Output::Authorize(Change { bucket, .. }) => {
-                    let answer = StoreAnswer::Refused;
-                    self.node
-                        .handle(now, Input::Store { bucket, answer }, &mut credit);
-                }
+                Output::Load(bucket) => self.store.load(bucket),
+                Output::Authorize(change) => self.store.authorize(change, self.node.identity()),
                 Output::Event(event) => self.tell(event),
             }
         }

@@ -6,8 +6,10 @@
 
 mod disk;
 mod driver;
+mod join;
 mod saver;
 mod status;
+mod store;
 mod waiters;
 
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use self::disk::{DataDir, DataError, State};
 pub use self::driver::{Running, Start, StartError};
+pub use self::join::{JoinError, Place, join};
 pub use self::status::{Figures, Status, StatusQuery};
 
 /// The most requests that may be on their way to the protocol's thread. More are answered at once, as missed.

@@ -85,7 +85,11 @@ impl Reloader {
                 return Ok(None);
             }
             let document = self.source.understand(&bytes)?;
-            self.core.gate.install(&document.policy)?;
+            // Of two nodes' terms those with the larger number hold: a changed policy is a later one.
+            let revision = self.core.gate.snapshot().revision().saturating_add(1);
+            self.core
+                .gate
+                .install_revision(&document.policy, revision)?;
             Ok(Some(document))
         });
         let telemetry = &self.core.telemetry;

@@ -9,9 +9,9 @@ pub mod attributes;
 
 use std::sync::Arc;
 
-use gate::Gate;
 use gate::decision::Verdict;
 use gate::request::Part;
+use gate::{Dry, Gate};
 use smallvec::SmallVec;
 use tonic::{Request, Response, Status};
 use wire::rls::rate_limit_service_server::RateLimitService;
@@ -20,6 +20,7 @@ use wire::rls::{CheckedRequest, Overrides, RateLimitRequest, RateLimitResponse};
 use self::attributes::EntryHeaders;
 use crate::clock::{Clock, between};
 use crate::config::Choice;
+use crate::fleet::Fleet;
 use crate::log::AccessLog;
 use crate::metrics::{Answer, Charge, ErrorKind, Surface, Telemetry};
 use crate::render::{self, Summary, Told};
@@ -61,6 +62,8 @@ impl Fields {
 pub struct Rls {
     /// Decides.
     pub gate: Arc<Gate>,
+    /// This node's fleet, to be asked for credit that a request lacks.
+    pub fleet: Option<Fleet>,
     /// Tells the time, once a request for the decision and once for its duration.
     pub clock: Clock,
     /// Counts.
@@ -76,11 +79,41 @@ pub struct Rls {
 }
 
 impl Rls {
-    /// Decides one request.
+    /// Decides one request. If it lacks credit that the fleet may have, that is asked for, once.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT, naming the field, if the request is not understood.
+    pub async fn decide_in_fleet(
+        &self,
+        message: &RateLimitRequest,
+    ) -> Result<RateLimitResponse, Status> {
+        if let Some(fleet) = &self.fleet {
+            let mut lacks = Vec::new();
+            let response = self.attempt(message, Some(&mut lacks));
+            if lacks.is_empty() {
+                return response;
+            }
+            // Whatever the answer, what counts is what there is now.
+            let _ = fleet.ask(lacks).await;
+        }
+        self.decide(message)
+    }
+
+    /// Decides one request with the credit that is here.
     ///
     /// # Errors
     /// INVALID_ARGUMENT, naming the field, if the request is not understood.
     pub fn decide(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
+        self.attempt(message, None)
+    }
+
+    /// Decides, unless what is refused only lacks credit: then what it lacks goes to `lacks`, nothing is recorded, and
+    /// the answer is to be thrown away.
+    fn attempt(
+        &self,
+        message: &RateLimitRequest,
+        lacks: Option<&mut Vec<Dry>>,
+    ) -> Result<RateLimitResponse, Status> {
         let now = self.clock.now();
         let request = CheckedRequest::read(message, self.overrides).map_err(|error| {
             self.telemetry.error(ErrorKind::BadRequest);
@@ -107,6 +140,13 @@ impl Rls {
             .map(|(descriptor, headers)| attributes::part(request.domain(), &descriptor, headers))
             .collect();
         let decision = self.gate.check(&policy, &parts, now);
+        if let Some(lacks) = lacks
+            && decision.verdict != Verdict::Admitted
+            && !decision.dry.is_empty()
+        {
+            lacks.clone_from(&decision.dry);
+            return Ok(RateLimitResponse::default());
+        }
         let summary = Summary::of(&decision);
         let refused = decision.verdict != Verdict::Admitted;
         let logged = self.access.selects(refused, now);
@@ -155,6 +195,8 @@ impl RateLimitService for Rls {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        self.decide(request.get_ref()).map(Response::new)
+        self.decide_in_fleet(request.get_ref())
+            .await
+            .map(Response::new)
     }
 }

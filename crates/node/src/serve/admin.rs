@@ -1,23 +1,50 @@
-//! The operators' surface: metrics. (Health is served beside it.)
+//! The operators' surface: metrics, and this node's place in its fleet. (Health is served beside it.)
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use super::Core;
-use crate::metrics::CONTENT_TYPE;
+use crate::metrics::{CONTENT_TYPE, FleetScrape};
 
 /// The routes.
 pub fn routes(core: Core) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
+        .route("/fleet", get(fleet))
         .with_state(core)
 }
 
 async fn metrics(State(core): State<Core>) -> Response {
     let stats = core.gate.table().stats(core.clock.now());
-    let text = core.telemetry.scrape(&stats);
+    let text = match &core.fleet {
+        None => core.telemetry.scrape(&stats),
+        Some(place) => {
+            let fleet = FleetScrape {
+                figures: place.fleet.figures(),
+                peers: place.transport.peers(),
+            };
+            core.telemetry.scrape_in_fleet(&stats, fleet)
+        }
+    };
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
+}
+
+/// The most of each list in an answer of `/fleet`.
+const MOST_LISTED: usize = 100;
+
+async fn fleet(State(core): State<Core>) -> Response {
+    let Some(place) = &core.fleet else {
+        return (StatusCode::NOT_FOUND, "this node is of no fleet\n").into_response();
+    };
+    match place.fleet.status(MOST_LISTED).await {
+        Some(status) => axum::Json(status).into_response(),
+        None => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "this node has left its fleet\n",
+        )
+            .into_response(),
+    }
 }

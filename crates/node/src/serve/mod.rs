@@ -25,6 +25,7 @@ use crate::check::{self, Check};
 use crate::clock::Clock;
 use crate::config::{Config, Listen};
 use crate::drain::{Life, Phase};
+use crate::fleet::Place;
 use crate::health::Health;
 use crate::log::{AccessLog, Redactor};
 use crate::metrics::Telemetry;
@@ -63,6 +64,8 @@ pub struct Core {
     pub telemetry: Arc<Telemetry>,
     /// Hashes what logs may not show.
     pub redactor: Redactor,
+    /// This node's place in its fleet, if it is of one.
+    pub fleet: Option<Place>,
 }
 
 /// Where a node listens.
@@ -134,6 +137,7 @@ impl Node {
         if let Some(listener) = http {
             let check = Check {
                 gate: Arc::clone(&core.gate),
+                fleet: core.fleet.as_ref().map(|place| place.fleet.clone()),
                 clock: core.clock.clone(),
                 telemetry: Arc::clone(&core.telemetry),
                 options: options.clone(),
@@ -152,6 +156,7 @@ impl Node {
         if let Some(listener) = grpc {
             let rls = Rls {
                 gate: Arc::clone(&core.gate),
+                fleet: core.fleet.as_ref().map(|place| place.fleet.clone()),
                 clock: core.clock.clone(),
                 telemetry: Arc::clone(&core.telemetry),
                 options,

@@ -18,6 +18,7 @@ use super::{Addresses, Core, Node, ServeError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::secret::SecretError;
+use crate::fleet;
 use crate::log::{LogError, Redactor};
 use crate::metrics::{MOST_LIMITS, Telemetry};
 use crate::reload::{self, ReadError, Reloader, Source};
@@ -56,6 +57,9 @@ pub enum RunError {
     /// Signals cannot be listened for.
     #[error("signals: {0}")]
     Signals(std::io::Error),
+    /// The node did not take its place in its fleet.
+    #[error(transparent)]
+    Fleet(#[from] fleet::JoinError),
     /// The surfaces did not open.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -84,7 +88,15 @@ impl Core {
             }
         };
         let clock = Clock::system(table.latest());
-        let gate = Gate::new(table, &hash_secret, policy)?;
+        let gate = if config.fleet.members.is_empty() {
+            Gate::new(table, &hash_secret, policy)?
+        } else {
+            let fleet = gate::Fleet {
+                sharing: config.fleet.sharing.sharing(),
+                revision: 1,
+            };
+            Gate::in_fleet(table, &hash_secret, policy, fleet)?
+        };
         let telemetry = Telemetry::new(MOST_LIMITS, clock.now());
         telemetry.learn(gate.snapshot().limits());
         if let Continued::Damaged { .. } = became {
@@ -95,6 +107,7 @@ impl Core {
             clock,
             telemetry: Arc::new(telemetry),
             redactor: Redactor::new(&secret.bytes),
+            fleet: None,
         };
         Ok((core, became))
     }
@@ -114,9 +127,17 @@ pub async fn run(
     let mut signals = Signals::new().map_err(RunError::Signals)?;
     let source = Source::new(&config.policy);
     let document = source.read()?;
-    let (core, became) = Core::open(config, &document.policy)?;
+    let (mut core, became) = Core::open(config, &document.policy)?;
     log(&core)?;
     tell(became, config.table.path.as_deref());
+    // Before anything is asked of it.
+    let running = match fleet::join(config, &core).await? {
+        Some((place, running)) => {
+            core.fleet = Some(place);
+            Some(running)
+        }
+        None => None,
+    };
     let reloader = Reloader::new(source, core.clone(), &document);
     let node = Node::start(config, core).await?;
     tokio::spawn(reload::watch(
@@ -132,6 +153,13 @@ pub async fn run(
     tracing::info!(event = "signal", signal = first);
     tokio::select! {
         cut_off = node.stop() => {
+            // After the last request, so that what is left unspent goes back.
+            if let Some(running) = running {
+                let stopped = tokio::task::spawn_blocking(move || running.stop()).await;
+                if let Err(error) = stopped {
+                    tracing::error!(event = "fleet_not_stopped", error_message = %error);
+                }
+            }
             tracing::info!(event = "stopped", cut_off);
             Ok(Exit::Drained { cut_off })
         }

@@ -88,6 +88,7 @@ impl Bench {
         };
         let check = Arc::new(Check {
             gate: Arc::new(gate),
+            fleet: None,
             clock,
             telemetry: Arc::clone(&telemetry),
             options,

@@ -92,6 +92,7 @@ fn core_with_table(policy: &Policy, live_buckets: u64) -> (Core, Hand) {
         clock,
         telemetry: Arc::new(telemetry),
         redactor: Redactor::new(&[7; 32]),
+        fleet: None,
     };
     (core, hand)
 }

@@ -102,6 +102,7 @@ fn start(folder: &Path) -> Vec<Node> {
                 clock: clock.clone(),
                 transport: Arc::clone(&mesh) as Arc<dyn Transport>,
                 inbox,
+                ledger: None,
             };
             let (fleet, running) = start.run().unwrap();
             Node {

@@ -615,6 +615,7 @@ fn service(core: Core, which: config::AccessLog) -> Rls {
         ..config::Log::default()
     };
     Rls {
+        fleet: None,
         access: AccessLog::new(&settings, core.redactor, core.telemetry.clone()),
         gate: core.gate,
         clock: core.clock,

@@ -743,6 +743,8 @@ async fn a_configuration_is_enough() {
         format!("peers.tls.cert={}", files.cert.display()),
         format!("peers.tls.key={}", files.key.display()),
         "peers.tls.look_every_ms=100".to_owned(),
+        "fleet.data_dir=data".to_owned(),
+        "secret=file:secret".to_owned(),
     ];
     let config = leasehold_node::config::Loaded::read(None, [], &given)
         .unwrap()

@@ -410,6 +410,8 @@ async fn a_configuration_is_enough() {
             format!("fleet.node={text}"),
             format!("fleet.cluster={}", cluster()),
             format!("fleet.members={}", NAMES.join(",")),
+            "fleet.data_dir=data".to_owned(),
+            "secret=file:secret".to_owned(),
             format!("nats.servers={}", server.url()),
             format!("nats.user={text}"),
             format!("nats.password_file={}", password.display()),
