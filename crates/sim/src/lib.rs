@@ -3,10 +3,12 @@
 //! Nothing here serves requests, and nothing here reads the clock or makes chance of its own: both are passed in, so
 //! that the same input gives the same bytes.
 
+pub mod baseline;
 pub mod chance;
 pub mod check;
 pub mod fault;
 pub mod fleet;
 pub mod log;
 pub mod net;
+pub mod run;
 pub mod traffic;

@@ -23,6 +23,8 @@ use lease::time::Wall;
 use lease::view::View;
 
 pub use clock::START;
+pub(crate) use limits::Limits;
+pub(crate) use outcome::shares;
 pub use outcome::{Failure, Outcome, Share};
 pub use queue::At;
 pub use setup::{Key, Setup};
@@ -33,7 +35,6 @@ use crate::check::Accounts;
 use crate::net::{Post, Wires};
 use crate::traffic::Flow;
 use clock::Clock;
-use limits::Limits;
 use machine::Machine;
 use queue::{Event, Queue};
 use trace::{Digest, Trace};
@@ -79,11 +80,20 @@ pub fn node_id(machine: usize) -> NodeId {
     NodeId(Chance::new(machine as u64 ^ 0x6e6f_6465).bits())
 }
 
+/// A setup's streams of requests. Which draws they make decides the traffic: in a fleet as in a baseline.
+pub(crate) fn flows(setup: &Setup, chance: &mut Chance) -> Vec<Flow> {
+    let salt = chance.bits();
+    setup
+        .streams
+        .iter()
+        .map(|stream| Flow::new(stream.clone(), setup.nodes, salt, chance.fork()))
+        .collect()
+}
+
 impl<'a> World<'a> {
     fn new(setup: &'a Setup, told: Option<Bucket>) -> Self {
         let mut chance = Chance::new(setup.seed);
         let net = chance.fork();
-        let salt = chance.bits();
         let members: Vec<NodeId> = (0..setup.nodes).map(node_id).collect();
         let terms: Vec<_> = setup.keys.iter().map(|key| key.terms).collect();
         let machines = members
@@ -94,11 +104,7 @@ impl<'a> World<'a> {
                 Machine::new(id, Clock::new(error, 0), terms.clone())
             })
             .collect();
-        let flows = setup
-            .streams
-            .iter()
-            .map(|stream| Flow::new(stream.clone(), setup.nodes, salt, chance.fork()))
-            .collect();
+        let flows = flows(setup, &mut chance);
         Self {
             setup,
             view: View::fixed(ViewId(1), members),

@@ -1,11 +1,16 @@
 //! What came of a run.
 
+use std::time::Duration;
+
 use lease::bucket::Bucket;
 use lease::node::StartError;
 
 use super::World;
+use super::clock::START;
+use super::limits::Limits;
+use super::setup::Setup;
 use super::tally::Tally;
-use crate::check::{OverAdmission, Starved, starved};
+use crate::check::{Accounts, OverAdmission, Starved, starved};
 
 /// What a checker found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -65,7 +70,7 @@ pub struct Outcome {
 
 impl Outcome {
     pub(super) fn of(world: World<'_>) -> Self {
-        let shares = world.shares();
+        let shares = shares(world.setup, &world.limits, &world.accounts);
         let failure = world.failure.or_else(|| {
             let judged = world.setup.judged;
             judged
@@ -82,29 +87,26 @@ impl Outcome {
     }
 }
 
-impl World<'_> {
-    fn shares(&self) -> Vec<Share> {
-        let setup = self.setup;
-        let first = super::START.plus(std::time::Duration::from_nanos(setup.measure.0));
-        let last = super::START.plus(std::time::Duration::from_nanos(setup.end.0));
-        let mut shares: Vec<Share> = self
-            .accounts
-            .iter()
-            .filter(|(_, account)| account.asked > 0)
-            .filter_map(|(&bucket, account)| {
-                let key = self.limits.place(bucket.subject)?;
-                let window_ns = setup.keys[key].terms.window_ns;
-                let whole = bucket.start(window_ns) >= first && bucket.end(window_ns) <= last;
-                whole.then(|| Share {
-                    key,
-                    bucket,
-                    due: account.asked.min(account.allowance),
-                    admitted: account.admitted,
-                    allowance: account.allowance,
-                })
+/// The measured windows of a run, in order.
+pub(crate) fn shares(setup: &Setup, limits: &Limits, accounts: &Accounts) -> Vec<Share> {
+    let first = START.plus(Duration::from_nanos(setup.measure.0));
+    let last = START.plus(Duration::from_nanos(setup.end.0));
+    let mut shares: Vec<Share> = accounts
+        .iter()
+        .filter(|(_, account)| account.asked > 0)
+        .filter_map(|(&bucket, account)| {
+            let key = limits.place(bucket.subject)?;
+            let window_ns = setup.keys[key].terms.window_ns;
+            let whole = bucket.start(window_ns) >= first && bucket.end(window_ns) <= last;
+            whole.then(|| Share {
+                key,
+                bucket,
+                due: account.asked.min(account.allowance),
+                admitted: account.admitted,
+                allowance: account.allowance,
             })
-            .collect();
-        shares.sort_unstable_by_key(|share| (share.key, share.bucket.window));
-        shares
-    }
+        })
+        .collect();
+    shares.sort_unstable_by_key(|share| (share.key, share.bucket.window));
+    shares
 }
