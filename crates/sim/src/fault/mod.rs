@@ -60,6 +60,12 @@ pub struct Planned {
 }
 
 impl Fault {
+    /// Whether there is nothing to judge windows by after it, even once all is well: a node whose clock was a day ahead
+    /// owns nothing for a day, and where policies differ it is open how much is due.
+    pub(crate) const fn blurs(&self) -> bool {
+        matches!(self, Self::Step(..) | Self::Policy { .. })
+    }
+
     /// What kind of fault it is, in a word or two.
     #[must_use]
     pub const fn name(&self) -> &'static str {

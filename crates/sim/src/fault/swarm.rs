@@ -87,8 +87,7 @@ pub fn swarm(seed: u64, swarm: Swarm) -> Setup {
         link,
         clock_errors_ns,
         disk_ns: [MS, 20 * MS, 400 * MS][chance.index(3)],
-        // A node whose clock was a day ahead owns nothing for a day: no fault, but nothing to judge by.
-        judged: !wild && !plan.iter().any(|p| matches!(p.fault, Fault::Step(..))),
+        judged: !wild && !plan.iter().any(|planned| planned.fault.blurs()),
         plan,
         heal: Some(heal),
         measure,

@@ -57,6 +57,10 @@ impl World<'_> {
     }
 
     fn policy(&mut self, place: usize, key: usize, units: u64, revision: u64) {
+        // A node that has a newer policy keeps it.
+        if self.machines[place].terms[key].revision > revision {
+            return;
+        }
         self.limits.change(place, key, units, self.at);
         let subject = self.setup.keys[key].subject;
         let bound = self.limits.bound(subject, self.at);

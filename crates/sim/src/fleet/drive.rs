@@ -159,6 +159,14 @@ impl World<'_> {
 
     fn send(&mut self, from: usize, envelope: Box<Envelope>) {
         self.tally.messages += 1;
+        let bytes = match wire::peer::encode(&envelope) {
+            Ok(bytes) => bytes,
+            Err(fault) => {
+                self.failure = Some(Failure::Unwritable(fault));
+                return;
+            }
+        };
+        self.tally.bytes += bytes.len() as u64;
         for to in 0..self.machines.len() {
             if self.machines[to].id != envelope.to {
                 continue;
@@ -171,7 +179,7 @@ impl World<'_> {
                 let letter = self.post.put(Letter {
                     from: sender,
                     to: receiver,
-                    envelope: Some(envelope.clone()),
+                    bytes: bytes.clone(),
                 });
                 self.queue.put(self.at.plus(ns), Event::Deliver { letter });
             }
@@ -179,15 +187,22 @@ impl World<'_> {
     }
 
     pub(crate) fn deliver(&mut self, letter: u32) {
-        let Letter { from, to, envelope } = self.post.take(letter);
-        let Some(envelope) = envelope else { return };
+        let Letter { from, to, bytes } = self.post.take(letter);
         if self.machines[usize::from(to)].process.is_none() {
             return;
         }
-        self.digest.number(u64::from(from) << 16 | u64::from(to));
-        self.trace.message(self.at, "receives", from, to, &envelope);
-        let from = self.machines[usize::from(from)].id;
-        self.tell(usize::from(to), Input::Message { from, envelope });
+        self.digest.bytes(&bytes);
+        match wire::peer::decode(&bytes) {
+            Ok(envelope) => {
+                self.trace.message(self.at, "receives", from, to, &envelope);
+                let input = Input::Message {
+                    from: self.machines[usize::from(from)].id,
+                    envelope: Box::new(envelope),
+                };
+                self.tell(usize::from(to), input);
+            }
+            Err(fault) => self.failure = Some(Failure::Unreadable(fault)),
+        }
     }
 
     fn write(&mut self, place: usize, floor: Wall) {

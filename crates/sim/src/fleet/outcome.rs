@@ -21,14 +21,12 @@ pub enum Failure {
     /// A node cannot start: the setup is wrong.
     #[error("a node does not start: {0}")]
     Start(StartError),
-    /// A message cannot be read by the build that wrote it.
-    #[error("a message from node {from} to node {to} cannot be read")]
-    Unreadable {
-        /// Who sent it.
-        from: u16,
-        /// Who got it.
-        to: u16,
-    },
+    /// A node says what cannot be written.
+    #[error("a message cannot be written: {0}")]
+    Unwritable(wire::peer::EncodeError),
+    /// A node cannot read what another of the same build wrote.
+    #[error("a message cannot be read: {0}")]
+    Unreadable(wire::peer::DecodeError),
     /// A request was told of credit again and again, and never got any.
     #[error("a request for bucket {bucket:?} is told of credit without end, and gets none")]
     Spin {

@@ -112,6 +112,18 @@ impl Digest {
         self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        let mut words = bytes.chunks_exact(8);
+        for chunk in &mut words {
+            let mut word = [0; 8];
+            word.copy_from_slice(chunk);
+            self.number(u64::from_le_bytes(word));
+        }
+        for &byte in words.remainder() {
+            self.number(u64::from(byte));
+        }
+    }
+
     pub(crate) const fn value(self) -> u64 {
         self.0
     }

@@ -1,6 +1,6 @@
 //! Messages under way, by place. Places are used again, so a long run needs no more of them than are under way at once.
 
-use lease::message::Envelope;
+use bytes::Bytes;
 
 /// One copy of one message.
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ pub(crate) struct Letter {
     /// The machine that it goes to.
     pub(crate) to: u16,
     /// What it says.
-    pub(crate) envelope: Option<Box<Envelope>>,
+    pub(crate) bytes: Bytes,
 }
 
 /// All of them.

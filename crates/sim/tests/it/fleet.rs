@@ -2,6 +2,7 @@
 
 use sim::fault::{Swarm, swarm};
 use sim::fleet::run;
+use sim::run::sweep;
 
 #[test]
 fn one_seed_gives_the_same_bytes_twice() {
@@ -19,4 +20,36 @@ fn other_seeds_give_other_runs() {
         .map(|seed| run(&swarm(seed, Swarm::default())).digest)
         .collect();
     assert_eq!(digests.len(), 50);
+}
+
+#[test]
+fn no_seed_breaks_the_bound_or_starves_once_healed() {
+    let found = sweep(0..60, Swarm::default(), 2, 1, &|_| {}, &|_| {});
+    let told: Vec<String> = found
+        .failed
+        .iter()
+        .map(|failed| format!("seed {}: {}", failed.seed, failed.failure))
+        .collect();
+    assert!(told.is_empty(), "{told:?}");
+    assert_eq!(found.runs, 60);
+    // What is said to be tried must have been tried.
+    for what in [
+        "crash",
+        "stop",
+        "cut",
+        "bus out",
+        "links change",
+        "slow machine",
+        "clock step",
+        "clock drift",
+        "eviction of held credit",
+        "policy change",
+        "self-grants",
+        "recalls",
+        "fast path missed",
+        "behind floor",
+        "degraded",
+    ] {
+        assert!(found.tally.seen.get(what).is_some_and(|&n| n > 0), "{what}");
+    }
 }
