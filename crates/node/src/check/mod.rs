@@ -36,7 +36,7 @@ use self::json::Question;
 use self::query::Query;
 use self::reply::Reply;
 use crate::clock::{Clock, between};
-use crate::fleet::Fleet;
+use crate::fleet::{self, Fleet};
 use crate::log::{AccessLog, RequestLine, TraceContext};
 use crate::metrics::{Answer, Charge, Surface, Telemetry};
 use crate::render::{self, Summary, Told, is_preflight};
@@ -130,16 +130,10 @@ impl Check {
         peer: Option<IpAddr>,
         body: Result<&[u8], &Fault>,
     ) -> Response<Bytes> {
-        if let Some(fleet) = &self.fleet {
-            let mut lacks = Vec::new();
-            let response = self.attempt(head, peer, body, Some(&mut lacks));
-            if lacks.is_empty() {
-                return response;
-            }
-            // Whatever the answer, what counts is what there is now.
-            let _ = fleet.ask(lacks).await;
-        }
-        self.answer(head, peer, body)
+        fleet::decide_and_ask(self.fleet.as_ref(), |dry| {
+            self.attempt(head, peer, body, dry)
+        })
+        .await
     }
 
     /// Answers a question with the credit that is here.
@@ -153,20 +147,20 @@ impl Check {
         self.attempt(head, peer, body, None)
     }
 
-    /// Answers, unless what is refused only lacks credit: then what it lacks goes to `lacks`, nothing is recorded, and
-    /// the answer is to be thrown away.
+    /// Answers, unless what is refused only lacks credit: then that goes to `dry`, nothing is recorded, and the answer
+    /// is empty.
     fn attempt(
         &self,
         head: &http::request::Parts,
         peer: Option<IpAddr>,
         body: Result<&[u8], &Fault>,
-        lacks: Option<&mut Vec<Dry>>,
+        dry: Option<&mut Vec<Dry>>,
     ) -> Response<Bytes> {
         let now = self.clock.now();
         let reply = Reply::new(&self.options, now, head);
         let answered = body
             .map_err(Clone::clone)
-            .and_then(|body| self.decide(head, peer, body, now, &reply, lacks));
+            .and_then(|body| self.decide(head, peer, body, now, &reply, dry));
         answered.unwrap_or_else(|fault| {
             self.telemetry.error(fault.kind());
             tracing::debug!(
@@ -188,7 +182,7 @@ impl Check {
         body: &[u8],
         now: Now,
         reply: &Reply<'_>,
-        lacks: Option<&mut Vec<Dry>>,
+        dry: Option<&mut Vec<Dry>>,
     ) -> Result<Response<Bytes>, Fault> {
         if !matches!(head.method, Method::GET | Method::HEAD | Method::POST) {
             return Err(Fault::MethodNotServed);
@@ -224,7 +218,7 @@ impl Check {
                 ),
                 json: false,
             };
-            return Ok(self.put(&policy, &asked, now, reply, lacks));
+            return Ok(self.put(&policy, &asked, now, reply, dry));
         }
 
         if Query::read(head.uri.query())?.hits.is_some() {
@@ -259,7 +253,7 @@ impl Check {
             }),
             json: true,
         };
-        Ok(self.put(&policy, &asked, now, reply, lacks))
+        Ok(self.put(&policy, &asked, now, reply, dry))
     }
 
     /// Puts a question to the gate.
@@ -269,7 +263,7 @@ impl Check {
         asked: &Asked<'_>,
         now: Now,
         reply: &Reply<'_>,
-        lacks: Option<&mut Vec<Dry>>,
+        dry: Option<&mut Vec<Dry>>,
     ) -> Response<Bytes> {
         if asked.is_preflight {
             let elapsed = between(now, self.clock.now());
@@ -282,15 +276,11 @@ impl Check {
             hits: asked.hits,
         };
         let decision = self.gate.check(policy, &[part], now);
+        if fleet::lacks(&decision, dry) {
+            return Response::default();
+        }
         let summary = Summary::of(&decision);
         let response = reply.decision(&decision, &summary, asked.origin, asked.json);
-        if let Some(lacks) = lacks
-            && decision.verdict != Verdict::Admitted
-            && !decision.dry.is_empty()
-        {
-            lacks.clone_from(&decision.dry);
-            return response;
-        }
         let elapsed = between(now, self.clock.now());
         let charge = Charge::of([asked.hits]);
         self.telemetry

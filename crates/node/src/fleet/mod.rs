@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use gate::fleet::Dry;
+use gate::{Decision, Dry, Verdict};
 use lease::bucket::Bucket;
 use lease::id::NodeId;
 use lease::node::FastPath;
@@ -98,6 +98,36 @@ impl Fleet {
         };
         self.queries.send(query).await.ok()?;
         answered.await.ok()
+    }
+}
+
+/// Decides, and once more if what the first decision lacked was asked for. `decide` is to hand what it lacks to its
+/// argument by [`lacks`], if it has one, and its answer is thrown away then.
+pub(crate) async fn decide_and_ask<T>(
+    fleet: Option<&Fleet>,
+    mut decide: impl FnMut(Option<&mut Vec<Dry>>) -> T,
+) -> T {
+    if let Some(fleet) = fleet {
+        let mut dry = Vec::new();
+        let answer = decide(Some(&mut dry));
+        if dry.is_empty() {
+            return answer;
+        }
+        drop(answer);
+        // Whatever comes of it, what counts is what there is now.
+        let _ = fleet.ask(dry).await;
+    }
+    decide(None)
+}
+
+/// Whether a decision refuses for want of credit that may still be asked for. If so, that is in `dry` now.
+pub(crate) fn lacks(decision: &Decision<'_>, dry: Option<&mut Vec<Dry>>) -> bool {
+    match dry {
+        Some(dry) if decision.verdict != Verdict::Admitted => {
+            dry.clone_from(&decision.dry);
+            !dry.is_empty()
+        }
+        Some(_) | None => false,
     }
 }
 

@@ -20,7 +20,7 @@ use wire::rls::{CheckedRequest, Overrides, RateLimitRequest, RateLimitResponse};
 use self::attributes::EntryHeaders;
 use crate::clock::{Clock, between};
 use crate::config::Choice;
-use crate::fleet::Fleet;
+use crate::fleet::{self, Fleet};
 use crate::log::AccessLog;
 use crate::metrics::{Answer, Charge, ErrorKind, Surface, Telemetry};
 use crate::render::{self, Summary, Told};
@@ -87,16 +87,7 @@ impl Rls {
         &self,
         message: &RateLimitRequest,
     ) -> Result<RateLimitResponse, Status> {
-        if let Some(fleet) = &self.fleet {
-            let mut lacks = Vec::new();
-            let response = self.attempt(message, Some(&mut lacks));
-            if lacks.is_empty() {
-                return response;
-            }
-            // Whatever the answer, what counts is what there is now.
-            let _ = fleet.ask(lacks).await;
-        }
-        self.decide(message)
+        fleet::decide_and_ask(self.fleet.as_ref(), |dry| self.attempt(message, dry)).await
     }
 
     /// Decides one request with the credit that is here.
@@ -107,12 +98,12 @@ impl Rls {
         self.attempt(message, None)
     }
 
-    /// Decides, unless what is refused only lacks credit: then what it lacks goes to `lacks`, nothing is recorded, and
-    /// the answer is to be thrown away.
+    /// Decides, unless what is refused only lacks credit: then that goes to `dry`, nothing is recorded, and the answer
+    /// is empty.
     fn attempt(
         &self,
         message: &RateLimitRequest,
-        lacks: Option<&mut Vec<Dry>>,
+        dry: Option<&mut Vec<Dry>>,
     ) -> Result<RateLimitResponse, Status> {
         let now = self.clock.now();
         let request = CheckedRequest::read(message, self.overrides).map_err(|error| {
@@ -140,11 +131,7 @@ impl Rls {
             .map(|(descriptor, headers)| attributes::part(request.domain(), &descriptor, headers))
             .collect();
         let decision = self.gate.check(&policy, &parts, now);
-        if let Some(lacks) = lacks
-            && decision.verdict != Verdict::Admitted
-            && !decision.dry.is_empty()
-        {
-            lacks.clone_from(&decision.dry);
+        if fleet::lacks(&decision, dry) {
             return Ok(RateLimitResponse::default());
         }
         let summary = Summary::of(&decision);
