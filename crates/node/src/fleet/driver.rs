@@ -24,7 +24,7 @@ use super::saver::FloorSaver;
 use super::status::{Figures, Status, StatusQuery};
 use super::store::Store;
 use super::waiters::Waiters;
-use super::{Ask, Board, Degraded, Fleet, MOST_ASKING};
+use super::{Ask, Fleet, MOST_ASKING};
 use store::ledger::DurableLedger;
 
 use crate::clock::Clock;
@@ -141,14 +141,7 @@ impl Start {
         let (leave, leaving) = watch::channel(false);
         let saver =
             FloorSaver::start(self.data, state.starts, saved).map_err(StartError::Thread)?;
-        let board = Arc::new(Board {
-            any_degraded: false.into(),
-            degraded: ArcSwap::from_pointee(Degraded {
-                owners: Vec::new(),
-                view: self.view.clone(),
-            }),
-            figures: ArcSwap::from_pointee(Figures::default()),
-        });
+        let figures = Arc::new(ArcSwap::from_pointee(Figures::default()));
         let Self {
             config: Config { round, .. },
             view,
@@ -158,7 +151,7 @@ impl Start {
             inbox,
             ..
         } = self;
-        let shown = Arc::clone(&board);
+        let shown = Arc::clone(&figures);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -177,8 +170,7 @@ impl Start {
                     saver,
                     store,
                     waiters: Waiters::default(),
-                    board: shown,
-                    degraded: Vec::new(),
+                    figures: shown,
                     refused: 0,
                     next_figures: now.instant,
                 };
@@ -188,7 +180,7 @@ impl Start {
         let fleet = Fleet {
             asks,
             queries,
-            board,
+            figures,
         };
         Ok((fleet, Running { leave, thread }))
     }
@@ -213,8 +205,7 @@ struct Driver {
     saver: FloorSaver,
     store: Store,
     waiters: Waiters,
-    board: Arc<Board>,
-    degraded: Vec<NodeId>,
+    figures: Arc<ArcSwap<Figures>>,
     /// Frames that were no envelope for this node.
     refused: u64,
     next_figures: Instant,
@@ -326,9 +317,7 @@ impl Driver {
         self.node.handle(now, input, &mut credit);
         while let Some(output) = self.node.poll_output() {
             match output {
-                Output::Send(envelope) => {
-                    self.send(&envelope);
-                }
+                Output::Send(envelope) => self.send(&envelope),
                 Output::Wake { bucket, outcome } => self.waiters.wake(bucket, outcome),
                 Output::SaveFloor(floor) => self.saver.save(floor),
                 Output::Load(bucket) => self.store.load(bucket),
@@ -350,7 +339,7 @@ impl Driver {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&self, event: Event) {
         let name = |node: NodeId| format!("{:016x}", node.0);
         match event {
             Event::BehindFloor { read, floor } => tracing::error!(
@@ -360,10 +349,6 @@ impl Driver {
             ),
             Event::PastFloor => tracing::info!(event = "clock_past_floor"),
             Event::Degraded(owner) => {
-                if !self.degraded.contains(&owner) {
-                    self.degraded.push(owner);
-                }
-                self.board.show_degraded(self.degraded.clone(), &self.view);
                 tracing::error!(
                     event = "enforcement_degraded",
                     owner = name(owner),
@@ -371,8 +356,6 @@ impl Driver {
                 );
             }
             Event::Recovered(owner) => {
-                self.degraded.retain(|degraded| *degraded != owner);
-                self.board.show_degraded(self.degraded.clone(), &self.view);
                 tracing::info!(event = "enforcement_recovered", owner = name(owner));
             }
             Event::OtherView { from, view } => tracing::error!(
@@ -421,6 +404,6 @@ impl Driver {
             self.waiters.count(),
             self.refused,
         );
-        self.board.figures.store(Arc::new(figures));
+        self.figures.store(Arc::new(figures));
     }
 }

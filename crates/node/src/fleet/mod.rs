@@ -13,12 +13,9 @@ mod store;
 mod waiters;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use gate::{Decision, Dry, Verdict};
-use lease::bucket::Bucket;
-use lease::id::NodeId;
 use lease::node::FastPath;
 use tokio::sync::{mpsc, oneshot};
 
@@ -35,30 +32,14 @@ const MOST_ASKING: usize = 16_384;
 pub struct Fleet {
     asks: mpsc::Sender<Ask>,
     queries: mpsc::Sender<StatusQuery>,
-    board: Arc<Board>,
+    /// Counters as of the last time they were put up.
+    figures: Arc<ArcSwap<Figures>>,
 }
 
 #[derive(Debug)]
 struct Ask {
     dry: Vec<Dry>,
     answer: oneshot::Sender<FastPath>,
-}
-
-/// What the protocol's thread shows to all others.
-#[derive(Debug)]
-struct Board {
-    /// Whether there is any owner in [`Board::degraded`].
-    any_degraded: AtomicBool,
-    /// Owners out of contact for longer than the degraded time, and the view by which they own.
-    degraded: ArcSwap<Degraded>,
-    /// Counters as of the last time they were put up.
-    figures: ArcSwap<status::Figures>,
-}
-
-#[derive(Debug)]
-struct Degraded {
-    owners: Vec<NodeId>,
-    view: lease::view::View,
 }
 
 impl Fleet {
@@ -72,21 +53,10 @@ impl Fleet {
         }
     }
 
-    /// Whether decisions on a bucket are made without its owner, and have been for the degraded time.
-    #[must_use]
-    pub fn is_degraded(&self, bucket: Bucket) -> bool {
-        // Acquire, with the Release of `Board::show_degraded`: who sees the mark sees the owners.
-        if !self.board.any_degraded.load(Ordering::Acquire) {
-            return false;
-        }
-        let degraded = self.board.degraded.load();
-        degraded.owners.contains(&degraded.view.owner(bucket))
-    }
-
     /// Counters, for metrics. At most a second old.
     #[must_use]
-    pub fn figures(&self) -> Arc<status::Figures> {
-        self.board.figures.load_full()
+    pub fn figures(&self) -> Arc<Figures> {
+        self.figures.load_full()
     }
 
     /// Everything about this node's place in the fleet, as of now. `None` if it has left.
@@ -128,15 +98,5 @@ pub(crate) fn lacks(decision: &Decision<'_>, dry: Option<&mut Vec<Dry>>) -> bool
             !dry.is_empty()
         }
         Some(_) | None => false,
-    }
-}
-
-impl Board {
-    fn show_degraded(&self, owners: Vec<NodeId>, view: &lease::view::View) {
-        let any = !owners.is_empty();
-        let view = view.clone();
-        self.degraded.store(Arc::new(Degraded { owners, view }));
-        // Release, with the Acquire of `Fleet::is_degraded`.
-        self.any_degraded.store(any, Ordering::Release);
     }
 }

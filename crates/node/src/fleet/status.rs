@@ -19,8 +19,6 @@ pub struct Figures {
     pub stats: Stats,
     /// Of the ages of what this node knows of each holder, the 99th percentile, in nanoseconds.
     pub freshness_p99_ns: u64,
-    /// Owners out of contact for the degraded time.
-    pub degraded_owners: u64,
     /// Members of the view.
     pub members: u64,
     /// Requests that wait for an answer.
@@ -145,10 +143,6 @@ impl Figures {
         Self {
             stats: node.stats().clone(),
             freshness_p99_ns: ages.get(p99).copied().unwrap_or(0),
-            degraded_owners: node
-                .contacts(now)
-                .filter(|contact| contact.degraded)
-                .count() as u64,
             members: members as u64,
             waiting: waiting as u64,
             frames_refused: refused,

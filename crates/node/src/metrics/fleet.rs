@@ -104,7 +104,6 @@ impl FleetScrape {
         let Figures {
             stats,
             freshness_p99_ns,
-            degraded_owners,
             members,
             waiting,
             frames_refused: _,
@@ -125,7 +124,7 @@ impl FleetScrape {
             (
                 "enforcement_degraded",
                 "Owners out of contact for so long that limits are enforced as their `on_degraded` says",
-                *degraded_owners as f64,
+                stats.degraded_owners as f64,
             ),
             (
                 "throttle_fleet_members",
