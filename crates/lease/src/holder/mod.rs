@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::time::Duration;
 
 use crate::audit;
 use crate::bucket::{Bucket, Subject};
@@ -538,11 +537,7 @@ impl Holder {
     }
 }
 
-/// Whole rounds from `from` to `to`, at least one.
+/// Rounds from `from` to `to`, a begun one counted whole.
 fn rounds_until(from: Wall, to: Wall, round_ns: u64) -> u64 {
-    Duration::from_nanos(to.0.saturating_sub(from.0))
-        .as_nanos()
-        .div_ceil(u128::from(round_ns))
-        .try_into()
-        .unwrap_or(u64::MAX)
+    to.0.saturating_sub(from.0).div_ceil(round_ns)
 }
