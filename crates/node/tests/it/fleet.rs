@@ -23,6 +23,7 @@ use leasehold_node::peers::{
 };
 use policy::model::Sharing;
 
+use crate::fixture;
 use crate::peers::{PATIENCE, until};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -122,17 +123,15 @@ async fn status(fleet: &Fleet) -> Status {
 
 /// Waits until every node has heard every other, as owner and as holder.
 async fn in_contact(nodes: &[Node]) {
+    let others = NAMES.len() - 1;
     for node in nodes {
-        loop {
+        fixture::until("a node has heard the others", async || {
             let status = status(&node.fleet).await;
-            let others = NAMES.len() - 1;
             let heard = status.contacts.iter().filter(|c| c.in_contact).count();
             let folded = status.folds.iter().filter(|f| f.age_ms.is_some()).count();
-            if heard >= others && folded >= others {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+            heard >= others && folded >= others
+        })
+        .await;
     }
 }
 
@@ -191,7 +190,7 @@ async fn take_everywhere(nodes: &[Node], most: u64) -> Vec<u64> {
     }
     let mut admitted = Vec::new();
     for task in tasks {
-        admitted.push(task.await.unwrap());
+        admitted.push(fixture::soon("a client", task).await.unwrap());
     }
     admitted
 }
