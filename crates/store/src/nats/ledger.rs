@@ -238,17 +238,8 @@ impl NatsLedger {
         deadline: Duration,
         work: impl Future<Output = Result<T, LedgerError>>,
     ) -> Result<T, LedgerError> {
-        if !self.link.connected() {
-            let state = self.link.state();
-            let reason = state.last_error.map(|error| format!(": {error}"));
-            return Err(self.unavailable(format!("not connected{}", reason.unwrap_or_default())));
-        }
-        match tokio::time::timeout(deadline, work).await {
-            Ok(result) => result,
-            Err(_) => {
-                Err(self.unavailable(format!("no answer within {} ms", deadline.as_millis())))
-            }
-        }
+        let unavailable = |reason| self.unavailable(reason);
+        self.link.within(deadline, unavailable, work).await
     }
 
     fn unavailable(&self, reason: String) -> LedgerError {

@@ -241,6 +241,30 @@ impl NatsLink {
             State::Pending | State::Disconnected => false,
         }
     }
+
+    /// Does what needs the server, for so long at most. If it is not connected, or does not answer in time, the error
+    /// is what `unavailable` makes of the reason.
+    pub(super) async fn within<T, E>(
+        &self,
+        deadline: Duration,
+        unavailable: impl Fn(String) -> E,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        if !self.connected() {
+            let reason = self.state().last_error.map(|error| format!(": {error}"));
+            return Err(unavailable(format!(
+                "not connected{}",
+                reason.unwrap_or_default()
+            )));
+        }
+        match tokio::time::timeout(deadline, work).await {
+            Ok(result) => result,
+            Err(_) => Err(unavailable(format!(
+                "no answer within {} ms",
+                deadline.as_millis()
+            ))),
+        }
+    }
 }
 
 /// The length of an nkey's seed in base 32.

@@ -307,17 +307,8 @@ impl NatsMembers {
         &self,
         work: impl Future<Output = Result<T, MembersError>>,
     ) -> Result<T, MembersError> {
-        if !self.link.connected() {
-            let state = self.link.state();
-            let reason = state.last_error.map(|error| format!(": {error}"));
-            return Err(self.unavailable(format!("not connected{}", reason.unwrap_or_default())));
-        }
-        match tokio::time::timeout(DEADLINE, work).await {
-            Ok(result) => result,
-            Err(_) => {
-                Err(self.unavailable(format!("no answer within {} ms", DEADLINE.as_millis())))
-            }
-        }
+        let unavailable = |reason| self.unavailable(reason);
+        self.link.within(DEADLINE, unavailable, work).await
     }
 
     fn damaged(&self, source: RosterError) -> MembersError {
