@@ -7,6 +7,7 @@ pub mod error;
 mod fleet;
 pub mod keys;
 mod nats;
+mod peers;
 pub mod reference;
 pub mod secret;
 mod sections;
@@ -18,8 +19,9 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use error::{ConfigError, Fault, Origin};
-pub use fleet::{DefaultSharing, Fleet, Peers, PeersTls};
+pub use fleet::{DefaultSharing, Fleet};
 pub use nats::{Nats, NatsSecretError, NatsTls};
+pub use peers::{Peers, PeersTls};
 pub use secret::SecretSource;
 pub use sections::{
     AccessLog, Admin, Answer, Config, Drain, Grpc, Http, Log, LogFormat, PolicyFormat,

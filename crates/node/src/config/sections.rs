@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use gate::table::OnDamage;
 
-use super::fleet::{Fleet, Peers};
+use super::fleet::Fleet;
 use super::nats::Nats;
+use super::peers::Peers;
 use super::secret::SecretSource;
 use super::setting::{Choice, Listen};
 use crate::render;
