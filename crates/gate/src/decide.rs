@@ -124,6 +124,7 @@ fn decide_one<'s>(
         facts: &limit.facts,
         amount: limit.facts.amount,
         has_room: level.admitted,
+        charged: if level.admitted { cost } else { 0 },
         remaining: Some(level.remaining(account.meter)),
         reset_after: Duration::from_nanos(level.reset_after_ns(account.meter)),
         retry_after: None,
@@ -444,6 +445,7 @@ impl<'s, 'r> Bill<'s, 'r> {
             facts: &self.limit.facts,
             amount: self.amount(),
             has_room,
+            charged: if self.charged { self.cost } else { 0 },
             remaining: match self.amount() {
                 Amount::Unlimited => None,
                 Amount::Deny | Amount::Metered { .. } => Some(0),

@@ -101,6 +101,9 @@ pub struct Outcome<'s> {
     pub amount: Amount,
     /// Whether this limit had room for the request. In shadow mode this may be false of an admitted request.
     pub has_room: bool,
+    /// Units that the decision took from it: what the request costs of it if it was admitted, else 0. Also 0 of one
+    /// that counts nothing, had no room in shadow mode, or let the request through uncounted because the table was full.
+    pub charged: u64,
     /// Units left after the decision, never more than the limit's; `None` if unlimited.
     pub remaining: Option<u64>,
     /// Until the limit is whole again: the end of the window, or the bucket full. Zero if it is.

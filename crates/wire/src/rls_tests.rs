@@ -152,6 +152,7 @@ fn outcome(facts: &LimitFacts, remaining: Option<u64>, retry_ms: Option<u64>) ->
         facts,
         amount: facts.amount,
         has_room: retry_ms.is_none(),
+        charged: u64::from(retry_ms.is_none()),
         remaining,
         reset_after: Duration::from_millis(1_001),
         retry_after: retry_ms.map(Duration::from_millis),

@@ -28,6 +28,34 @@ fn a_refusal_by_one_limit_charges_no_other() {
     assert_eq!(peek.remaining("group"), 7);
 }
 
+/// H7: what a decision says that it charged is what it charged, on the short way of one limit and on that of several.
+#[test]
+fn a_decision_tells_what_it_charged() {
+    let dear = |name: &str, units| {
+        let mut limit = fixed(units, 60_000);
+        limit.cost = 3;
+        rule(name, &[], vec![], vec![limit])
+    };
+    let mut trial = rule("trial", &[], vec![], vec![fixed(1, 60_000)]);
+    trial.mode = Mode::Shadow;
+    let alone = gate(&policy(vec![dear("alone", 7)]));
+    let several = gate(&policy(vec![
+        rule("cheap", &[], vec![], vec![fixed(10, 60_000)]),
+        dear("dear", 7),
+        trial,
+    ]));
+    for (hits, charged_alone, charged) in [
+        (Hits::Take(1), [3], [1, 3, 1]),
+        (Hits::Take(0), [0], [0, 0, 0]),
+        (Hits::Take(1), [3], [1, 3, 0]),
+        (Hits::Take(1), [0], [0, 0, 0]),
+        (Hits::GiveBack(1), [0], [0, 0, 0]),
+    ] {
+        assert_eq!(check(&alone, &get("/"), hits, START).charged, charged_alone);
+        assert_eq!(check(&several, &get("/"), hits, START).charged, charged);
+    }
+}
+
 #[test]
 fn a_peek_charges_nothing_and_a_refund_is_clamped() {
     let gate = gate(&policy(vec![rule(
@@ -486,9 +514,13 @@ fn a_limit_says_the_same_alone_and_beside_one_that_admits_all() {
             for n in 0..20 {
                 for hits in [2, 2, 4] {
                     let request = get(&format!("/{n}")).header("x-key", &key);
-                    let Answer { verdict, limits } =
-                        check(&gate, &request, Hits::Take(hits), START);
-                    answers.push((verdict, limits.into_iter().next()));
+                    let Answer {
+                        verdict,
+                        limits,
+                        charged,
+                    } = check(&gate, &request, Hits::Take(hits), START);
+                    let first = limits.into_iter().zip(charged).next();
+                    answers.push((verdict, first));
                 }
             }
         }

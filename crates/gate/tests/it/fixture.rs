@@ -156,6 +156,8 @@ pub struct Answer {
     pub verdict: Verdict,
     /// Rule, remaining and room of each limit met.
     pub limits: Vec<(String, Option<u64>, bool)>,
+    /// Units charged to each of them.
+    pub charged: Vec<u64>,
 }
 
 impl Answer {
@@ -186,6 +188,11 @@ pub fn answer(decision: &Decision<'_>) -> Answer {
                     outcome.has_room,
                 )
             })
+            .collect(),
+        charged: decision
+            .outcomes
+            .iter()
+            .map(|outcome| outcome.charged)
             .collect(),
     }
 }

@@ -62,6 +62,7 @@ struct SurfaceCells {
 #[derive(Debug, Default)]
 pub(super) struct LimitCells {
     admitted: AtomicU64,
+    charged_units: AtomicU64,
     blocked: AtomicU64,
     exceeded_enforced: AtomicU64,
     exceeded_in_shadow: AtomicU64,
@@ -75,6 +76,10 @@ const USAGE_BITS: u32 = 10;
 impl LimitCells {
     pub(super) fn admitted(&self) {
         self.admitted.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn charged(&self, units: u64) {
+        self.charged_units.fetch_add(units, Relaxed);
     }
 
     pub(super) fn blocked(&self) {
@@ -139,6 +144,7 @@ impl Shard {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LimitCounts {
     pub(super) admitted: u64,
+    pub(super) charged_units: u64,
     pub(super) blocked: u64,
     pub(super) exceeded_enforced: u64,
     pub(super) exceeded_in_shadow: u64,
@@ -157,6 +163,7 @@ impl LimitCounts {
     pub(super) fn and(self, more: Self) -> Self {
         Self {
             admitted: self.admitted.wrapping_add(more.admitted),
+            charged_units: self.charged_units.wrapping_add(more.charged_units),
             blocked: self.blocked.wrapping_add(more.blocked),
             exceeded_enforced: self.exceeded_enforced.wrapping_add(more.exceeded_enforced),
             exceeded_in_shadow: self
@@ -244,6 +251,7 @@ impl Shards {
             .unwrap_or(0);
         LimitCounts {
             admitted: self.sum(|shard| &shard.limits[index].admitted),
+            charged_units: self.sum(|shard| &shard.limits[index].charged_units),
             blocked: self.sum(|shard| &shard.limits[index].blocked),
             exceeded_enforced: self.sum(|shard| &shard.limits[index].exceeded_enforced),
             exceeded_in_shadow: self.sum(|shard| &shard.limits[index].exceeded_in_shadow),

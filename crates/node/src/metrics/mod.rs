@@ -228,6 +228,9 @@ impl Telemetry {
                 if decision.verdict == Verdict::Admitted {
                     cells.admitted();
                 }
+                if outcome.charged > 0 {
+                    cells.charged(outcome.charged);
+                }
                 if !outcome.has_room {
                     match outcome.facts.mode {
                         Mode::Enforce => cells.exceeded_enforced(),

@@ -241,11 +241,23 @@ impl Figures {
         )?;
         family(
             "throttle_limit_admitted",
-            "Requests that were admitted and charged, at each limit that they met",
+            "Requests that were admitted, at each limit that they met",
             MetricType::Counter,
             &mut |family| {
                 for (rule, limit, counts) in &self.limits {
                     counter(family, &[("rule", rule), ("limit", limit)], counts.admitted)?;
+                }
+                Ok(())
+            },
+        )?;
+        family(
+            "throttle_limit_charged_units",
+            "Units charged to each limit; what was given back later is not taken off",
+            MetricType::Counter,
+            &mut |family| {
+                for (rule, limit, counts) in &self.limits {
+                    let labels = [("rule", rule.as_str()), ("limit", limit.as_str())];
+                    counter(family, &labels, counts.charged_units)?;
                 }
                 Ok(())
             },

@@ -37,9 +37,18 @@ fn outcome(facts: &LimitFacts, remaining: u64, has_room: bool) -> Outcome<'_> {
         facts,
         amount: facts.amount,
         has_room,
+        charged: if has_room { 3 } else { 0 },
         remaining: Some(remaining),
         reset_after: Duration::from_secs(5),
         retry_after: (!has_room).then_some(Duration::from_secs(5)),
+    }
+}
+
+/// One that had room for a request that another refused.
+fn uncharged(facts: &LimitFacts, remaining: u64) -> Outcome<'_> {
+    Outcome {
+        charged: 0,
+        ..outcome(facts, remaining, true)
     }
 }
 
@@ -109,8 +118,8 @@ fn counts_are_what_was_charged() {
         verdict: Verdict::Refused(Refusal::OverLimit),
         outcomes: smallvec![
             outcome(&ip, 0, false),
-            outcome(&user, 9, true),
-            outcome(&trial, 0, true)
+            uncharged(&user, 9),
+            uncharged(&trial, 0)
         ],
     };
     let absent = Decision {
@@ -176,6 +185,14 @@ fn counts_are_what_was_charged() {
         (
             r#"throttle_limit_admitted_total{rule="per-user",limit="1m"}"#,
             3.0,
+        ),
+        (
+            r#"throttle_limit_charged_units_total{rule="per-ip",limit="1m"}"#,
+            9.0,
+        ),
+        (
+            r#"throttle_limit_charged_units_total{rule="trial",limit="1m"}"#,
+            0.0,
         ),
         (
             r#"throttle_requests_blocked_total{rule="per-ip",limit="1m"}"#,

@@ -144,6 +144,10 @@ async fn hits_are_taken_looked_at_and_given_back() {
         series[r#"throttle_limit_admitted_total{rule="per-path",limit="1m"}"#],
         1.0
     );
+    assert_eq!(
+        series[r#"throttle_limit_charged_units_total{rule="per-path",limit="1m"}"#],
+        4.0
+    );
 }
 
 #[tokio::test]

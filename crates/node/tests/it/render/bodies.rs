@@ -186,6 +186,7 @@ proptest! {
             facts,
             amount: facts.amount,
             has_room: verdict == Verdict::Admitted || retry.is_none(),
+            charged: 0,
             remaining: (facts.amount != Amount::Unlimited).then_some(*remaining),
             reset_after: Duration::from_nanos(*reset),
             retry_after: retry.map(Duration::from_nanos),

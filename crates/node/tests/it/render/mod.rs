@@ -47,6 +47,7 @@ fn outcome(facts: &LimitFacts, remaining: u64, reset_ms: u64) -> Outcome<'_> {
         facts,
         amount: facts.amount,
         has_room: true,
+        charged: 1,
         remaining: Some(remaining),
         reset_after: Duration::from_millis(reset_ms),
         retry_after: None,
@@ -56,6 +57,7 @@ fn outcome(facts: &LimitFacts, remaining: u64, reset_ms: u64) -> Outcome<'_> {
 fn dry(facts: &LimitFacts, reset_ms: u64, retry_ms: Option<u64>) -> Outcome<'_> {
     Outcome {
         has_room: false,
+        charged: 0,
         remaining: Some(0),
         retry_after: retry_ms.map(Duration::from_millis),
         ..outcome(facts, 0, reset_ms)
