@@ -51,6 +51,14 @@ impl std::fmt::Debug for KeyHasher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyHash(pub(crate) u128);
 
+impl KeyHash {
+    /// The hash itself, to tell keys apart where no gate is.
+    #[must_use]
+    pub const fn get(self) -> u128 {
+        self.0
+    }
+}
+
 /// What a limit is, whatever its units: rule, window and algorithm, hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitIdentity(pub(crate) u128);

@@ -9,6 +9,7 @@ pub mod check;
 pub mod fault;
 pub mod fleet;
 pub mod log;
+pub mod measure;
 pub mod net;
 pub mod run;
 pub mod traffic;

@@ -118,6 +118,23 @@ fn epoch(text: &[u8]) -> Result<u64, TimeError> {
     u64::try_from(number * unit + fraction).map_err(|_| TimeError::OutOfRange)
 }
 
+/// Displays nanoseconds since 1970 as RFC 3339 in UTC, to the second: `2026-11-30T22:39:53Z`.
+#[derive(Clone, Copy, Debug)]
+pub struct Utc(pub u64);
+
+impl std::fmt::Display for Utc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.0 / NANOS as u64;
+        let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+        let (year, month, day) = civil_from_days(days);
+        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+        )
+    }
+}
+
 /// What is left of a text.
 struct Cursor<'t>(&'t [u8]);
 
@@ -231,6 +248,24 @@ const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
+/// The way back: `civil_from_days`, for days that are not negative.
+const fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let of_era = shifted % 146_097;
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
+    (year, month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,6 +347,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_displayed_is_read_back(seconds in 0_u64..=u64::MAX / 1_000_000_000) {
+            let instant = seconds * 1_000_000_000;
+            prop_assert_eq!(parse(&Utc(instant).to_string()), Ok(instant));
+        }
+
         #[test]
         fn no_text_panics(text in "\\PC{0,40}", form in "[0-9/:T +Z.,-]{0,40}") {
             let _ = parse(&text);
