@@ -3,6 +3,8 @@
 //! Exit status: 0 all well; 1 the input has faults; 2 wrong usage, or something could not be read or started.
 
 mod format;
+mod measure;
+mod output;
 mod policy;
 mod secret;
 mod serve;
@@ -27,6 +29,8 @@ struct Arguments {
 enum Command {
     /// Run a node.
     Serve(serve::Arguments),
+    /// Tell from a fleet's access logs whether fixed shares of each limit would do.
+    Measure(Box<measure::Arguments>),
     /// Check, show, compare and explain policies.
     #[command(subcommand)]
     Policy(policy::Command),
@@ -35,6 +39,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Measure(arguments) => measure::run(&arguments),
         Command::Policy(command) => policy::run(&command),
     };
     match done {

@@ -8,12 +8,10 @@ mod faults;
 mod hash_key;
 mod show;
 
-use std::io::{self, Write as _};
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::Subcommand;
 use gate::Gate;
 use gate::hash::HashSecret;
@@ -23,6 +21,7 @@ use node::reload::{Document, ReadError, Source};
 use policy::model::Policy;
 
 use crate::format::Format;
+use crate::output::print;
 
 /// What to do with policies.
 #[derive(Debug, Subcommand)]
@@ -130,15 +129,4 @@ enum GateError {
 fn gate(policy: &Policy, secret: &HashSecret) -> Result<Gate, GateError> {
     let table = Table::anonymous(NonZeroU64::MIN)?;
     Ok(Gate::new(table, secret, policy)?)
-}
-
-/// Writes to standard output. A reader that went away, such as `head`, is no error.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("standard output")
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
 }

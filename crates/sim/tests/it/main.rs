@@ -4,3 +4,4 @@
 
 mod fleet;
 mod log;
+mod measure;
