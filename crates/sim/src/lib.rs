@@ -11,5 +11,6 @@ pub mod fleet;
 pub mod log;
 pub mod measure;
 pub mod net;
+pub mod plot;
 pub mod run;
 pub mod traffic;
