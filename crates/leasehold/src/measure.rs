@@ -1,8 +1,6 @@
 //! `leasehold measure`: the arguments of the decision gate, and where its answers are written.
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,10 +15,12 @@ use policy::model::ClientAddressReading;
 use policy::rate::Window;
 use policy::rate::text::{self, Written};
 use sim::log::{KeyField, LogError, LogFormat, LogReader, ReadSettings, source, time};
+use sim::measure::figure::figure;
 use sim::measure::report::Report;
 use sim::measure::{MeasureError, MeasureSettings, NodeLogs, TriedLimit, measure, record};
+use sim::plot;
 
-use crate::output::print;
+use crate::output::{print, write};
 use crate::secret;
 
 /// Tell from a fleet's access logs whether fixed shares of each limit would do, or credit must move (docs/measure.md).
@@ -70,7 +70,10 @@ pub struct Arguments {
     /// Write every key that was kept, hashed, as CSV.
     #[arg(long, value_name = "FILE")]
     keys_csv: Option<PathBuf>,
-    /// Write a decision record (.md), and its data beside it (.csv).
+    /// Draw how the shares are spread, as .svg or .png. Again for more files.
+    #[arg(long = "plot", value_name = "FILE.svg|png", value_parser = crate::output::plot_file)]
+    plots: Vec<PathBuf>,
+    /// Write a decision record (.md), and beside it its data (.csv) and its plot (.svg).
     #[arg(long, value_name = "FILE.md")]
     record: Option<PathBuf>,
     #[command(flatten)]
@@ -142,6 +145,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(file) = &arguments.keys_csv {
         write(file, |out| Ok(record::write_keys(&measured, out)?))?;
     }
+    for file in &arguments.plots {
+        plot::write(file, &figure(&report))?;
+    }
     if let Some(file) = &arguments.record {
         let now = Clock::system(Now::from_nanos(0)).now();
         let now_unix_ns = u64::try_from(now.unix_nanos()).unwrap_or(u64::MAX);
@@ -181,18 +187,6 @@ fn open(
         }
     }
     Ok(nodes)
-}
-
-fn write(
-    file: &Path,
-    fill: impl FnOnce(&mut BufWriter<File>) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let written = || -> anyhow::Result<()> {
-        let mut out = BufWriter::new(File::create(file)?);
-        fill(&mut out)?;
-        Ok(out.flush()?)
-    };
-    written().with_context(|| file.display().to_string())
 }
 
 fn node_log(text: &str) -> Result<(String, PathBuf), String> {

@@ -8,6 +8,7 @@
 mod envoy;
 mod fleet;
 mod harness;
+mod measure_command;
 mod node;
 mod policies;
 mod policy_command;

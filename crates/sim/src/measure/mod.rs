@@ -10,6 +10,7 @@
 //! Memory is bounded by [`MeasureSettings::most_keys`]; the logs are read once, as streams.
 
 pub mod evenness;
+pub mod figure;
 pub mod keys;
 pub mod merge;
 pub mod record;

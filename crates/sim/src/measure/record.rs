@@ -1,15 +1,17 @@
-//! A measurement as a decision record: a page for people and, beside it, its data as CSV. No key is in either, not
-//! even hashed, so that both can be kept with the code. A record that is there already is never overwritten.
+//! A measurement as a decision record: a page for people and, beside it, its data as CSV and as a plot. No key is in any
+//! of them, not even hashed, so that all can be kept with the code. A record that is there already is never overwritten.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use super::figure::figure;
 use super::report::{Report, Shares};
 use super::text;
 use super::{EVEN_ENOUGH, Measured};
 use crate::log::time::Utc;
+use crate::plot::{self, PlotError};
 
 /// The steps of the distribution in the data: 0 to 1000 per mille.
 const STEPS: u32 = 1000;
@@ -28,30 +30,32 @@ pub enum RecordError {
         /// What happened.
         source: io::Error,
     },
+    /// The plot cannot be drawn.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
 }
 
-/// Writes the record `file` (`.md`) and its data beside it (`.csv`). `now_unix_ns` dates it.
+/// Writes the record `file` (`.md`) and beside it its data (`.csv`) and its plot (`.svg`). `now_unix_ns` dates it.
 ///
 /// # Errors
-/// [`RecordError`]; if the data cannot be written the page is not.
+/// [`RecordError`]; if the data or the plot cannot be written the page is not.
 pub fn write(file: &Path, report: &Report, now_unix_ns: u64) -> Result<PathBuf, RecordError> {
     if file.extension().is_none_or(|extension| extension != "md") {
         return Err(RecordError::Name(file.to_owned()));
     }
     let data = file.with_extension("csv");
-    let name = data
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
-    let create = |file: &Path, text: &str| {
+    let name = |file: &Path| {
+        let name = file.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let create = |file: &Path, text: &[u8]| {
         let write = || -> io::Result<()> {
             let mut options = OpenOptions::new();
             options
                 .write(true)
                 .create_new(true)
                 .open(file)?
-                .write_all(text.as_bytes())
+                .write_all(text)
         };
         write().map_err(|source| RecordError::Io {
             file: file.to_owned(),
@@ -59,24 +63,37 @@ pub fn write(file: &Path, report: &Report, now_unix_ns: u64) -> Result<PathBuf, 
         })
     };
     // Looked at first, so that no data is left without its page.
-    if file.exists() {
-        let source = io::Error::from(io::ErrorKind::AlreadyExists);
-        return Err(RecordError::Io {
-            file: file.to_owned(),
-            source,
-        });
+    let drawing = file.with_extension("svg");
+    for file in [file, &drawing] {
+        if file.exists() {
+            let source = io::Error::from(io::ErrorKind::AlreadyExists);
+            return Err(RecordError::Io {
+                file: file.to_owned(),
+                source,
+            });
+        }
     }
-    create(&data, &distribution(report))?;
-    create(file, &page(report, &name, now_unix_ns))?;
+    let has_plot = report.whole.is_some() || report.busy.is_some();
+    let picture = has_plot.then(|| plot::svg(&figure(report))).transpose()?;
+    create(&data, distribution(report).as_bytes())?;
+    let shown = picture.is_some().then(|| name(&drawing));
+    if let Some(picture) = picture {
+        create(&drawing, picture.as_bytes())?;
+    }
+    let page = page(report, &name(&data), shown.as_deref(), now_unix_ns);
+    create(file, page.as_bytes())?;
     Ok(data)
 }
 
-/// The page.
+/// The page, with the names of the files of its data and its plot.
 #[must_use]
-pub fn page(report: &Report, data: &str, now_unix_ns: u64) -> String {
+pub fn page(report: &Report, data: &str, plot: Option<&str>, now_unix_ns: u64) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write_page(&mut out, report, data, now_unix_ns);
+    if let Some(plot) = plot {
+        let _ = writeln!(out, "\n![How keys are spread]({plot})");
+    }
     out
 }
 

@@ -341,6 +341,9 @@ fn a_record_has_its_data_beside_it_and_no_key_and_is_not_overwritten() {
         "{page}"
     );
     assert!(page.contains("(2026-11-30-mode.csv)"), "{page}");
+    assert!(page.ends_with("](2026-11-30-mode.svg)\n"), "{page}");
+    let plot = std::fs::read_to_string(file.with_extension("svg")).unwrap();
+    assert!(plot.contains("keys, over all time"), "{plot}");
     let rows = std::fs::read_to_string(&data).unwrap();
     assert_eq!(rows.lines().count(), 1002);
     assert_eq!(rows.lines().nth(951), Some("950,5.0000,5.0000,,"));
