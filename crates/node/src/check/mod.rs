@@ -23,7 +23,7 @@ use bytes::Bytes;
 use gate::decision::Verdict;
 use gate::request::{HeaderLookup, Headers, Hits, Part, Request};
 use gate::time::Now;
-use gate::{Compiled, Dry, Gate};
+use gate::{Compiled, Gate};
 use http::{HeaderMap, Method, Response, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use policy::address::ForwardedHops;
@@ -36,7 +36,7 @@ use self::json::Question;
 use self::query::Query;
 use self::reply::Reply;
 use crate::clock::{Clock, between};
-use crate::fleet::{self, Fleet};
+use crate::fleet::{self, Asking, Fleet};
 use crate::log::{AccessLog, RequestLine, TraceContext};
 use crate::metrics::{Answer, Charge, Surface, Telemetry};
 use crate::render::{self, Summary, Told, is_preflight};
@@ -130,8 +130,8 @@ impl Check {
         peer: Option<IpAddr>,
         body: Result<&[u8], &Fault>,
     ) -> Response<Bytes> {
-        fleet::decide_and_ask(self.fleet.as_ref(), |dry| {
-            self.attempt(head, peer, body, dry)
+        fleet::decide_and_ask(self.fleet.as_ref(), |asking| {
+            self.attempt(head, peer, body, asking)
         })
         .await
     }
@@ -144,23 +144,23 @@ impl Check {
         peer: Option<IpAddr>,
         body: Result<&[u8], &Fault>,
     ) -> Response<Bytes> {
-        self.attempt(head, peer, body, None)
+        self.attempt(head, peer, body, &mut Asking::nobody())
     }
 
-    /// Answers, unless what is refused only lacks credit: then that goes to `dry`, nothing is recorded, and the answer
-    /// is empty.
+    /// Answers, unless what is refused only lacks credit that is to be asked for: then nothing is recorded, and the
+    /// answer is empty.
     fn attempt(
         &self,
         head: &http::request::Parts,
         peer: Option<IpAddr>,
         body: Result<&[u8], &Fault>,
-        dry: Option<&mut Vec<Dry>>,
+        asking: &mut Asking<'_>,
     ) -> Response<Bytes> {
         let now = self.clock.now();
         let reply = Reply::new(&self.options, now, head);
         let answered = body
             .map_err(Clone::clone)
-            .and_then(|body| self.decide(head, peer, body, now, &reply, dry));
+            .and_then(|body| self.decide(head, peer, body, now, &reply, asking));
         answered.unwrap_or_else(|fault| {
             self.telemetry.error(fault.kind());
             tracing::debug!(
@@ -182,7 +182,7 @@ impl Check {
         body: &[u8],
         now: Now,
         reply: &Reply<'_>,
-        dry: Option<&mut Vec<Dry>>,
+        asking: &mut Asking<'_>,
     ) -> Result<Response<Bytes>, Fault> {
         if !matches!(head.method, Method::GET | Method::HEAD | Method::POST) {
             return Err(Fault::MethodNotServed);
@@ -218,7 +218,7 @@ impl Check {
                 ),
                 json: false,
             };
-            return Ok(self.put(&policy, &asked, now, reply, dry));
+            return Ok(self.put(&policy, &asked, now, reply, asking));
         }
 
         if Query::read(head.uri.query())?.hits.is_some() {
@@ -253,7 +253,7 @@ impl Check {
             }),
             json: true,
         };
-        Ok(self.put(&policy, &asked, now, reply, dry))
+        Ok(self.put(&policy, &asked, now, reply, asking))
     }
 
     /// Puts a question to the gate.
@@ -263,7 +263,7 @@ impl Check {
         asked: &Asked<'_>,
         now: Now,
         reply: &Reply<'_>,
-        dry: Option<&mut Vec<Dry>>,
+        asking: &mut Asking<'_>,
     ) -> Response<Bytes> {
         if asked.is_preflight {
             let elapsed = between(now, self.clock.now());
@@ -276,7 +276,7 @@ impl Check {
             hits: asked.hits,
         };
         let decision = self.gate.check(policy, &[part], now);
-        if fleet::lacks(&decision, dry) {
+        if asking.takes_up(&decision) {
             return Response::default();
         }
         let summary = Summary::of(&decision);

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use gate::Gate;
 use gate::leased::LeasedTable;
+use gate::{Dry, Gate};
 use lease::config::Config;
 use lease::id::{Epoch, NodeId};
 use lease::message::Envelope;
@@ -24,7 +24,7 @@ use super::saver::FloorSaver;
 use super::status::{Figures, Status, StatusQuery};
 use super::store::Store;
 use super::waiters::Waiters;
-use super::{Ask, Fleet, MOST_ASKING};
+use super::{Ask, Fleet, MOST_ASKING, MOST_WISHES};
 use store::ledger::DurableLedger;
 
 use crate::clock::Clock;
@@ -135,6 +135,7 @@ impl Start {
         self.gate.table().forget_leased();
 
         let (asks, incoming) = mpsc::channel(MOST_ASKING);
+        let (wishes, wished) = mpsc::channel(MOST_WISHES);
         let (queries, questions) = mpsc::channel(16);
         let (saved, floors) = mpsc::unbounded_channel();
         let (store, answers) = Store::new(self.ledger.clone());
@@ -151,6 +152,15 @@ impl Start {
             inbox,
             ..
         } = self;
+        let events = Events {
+            inbox,
+            asks: incoming,
+            wishes: wished,
+            questions,
+            floors,
+            answers,
+            leaving,
+        };
         let shown = Arc::clone(&figures);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -174,11 +184,12 @@ impl Start {
                     refused: 0,
                     next_figures: now.instant,
                 };
-                runtime.block_on(driver.run(inbox, incoming, questions, floors, answers, leaving));
+                runtime.block_on(driver.run(events));
             })
             .map_err(StartError::Thread)?;
         let fleet = Fleet {
             asks,
+            wishes,
             queries,
             figures,
         };
@@ -193,6 +204,17 @@ fn read(clock: &Clock) -> Now {
         instant: Instant(now),
         wall: Wall(now),
     }
+}
+
+/// Where all comes from that happens to it.
+struct Events {
+    inbox: Inbox,
+    asks: mpsc::Receiver<Ask>,
+    wishes: mpsc::Receiver<Vec<Dry>>,
+    questions: mpsc::Receiver<StatusQuery>,
+    floors: mpsc::UnboundedReceiver<Wall>,
+    answers: mpsc::UnboundedReceiver<Input>,
+    leaving: watch::Receiver<bool>,
 }
 
 struct Driver {
@@ -212,15 +234,16 @@ struct Driver {
 }
 
 impl Driver {
-    async fn run(
-        mut self,
-        mut inbox: Inbox,
-        mut asks: mpsc::Receiver<Ask>,
-        mut questions: mpsc::Receiver<StatusQuery>,
-        mut floors: mpsc::UnboundedReceiver<Wall>,
-        mut answers: mpsc::UnboundedReceiver<Input>,
-        mut leaving: watch::Receiver<bool>,
-    ) {
+    async fn run(mut self, events: Events) {
+        let Events {
+            mut inbox,
+            mut asks,
+            mut wishes,
+            mut questions,
+            mut floors,
+            mut answers,
+            mut leaving,
+        } = events;
         self.handle(Input::Timeout);
         let (mut going, mut until) = (false, Instant::default());
         loop {
@@ -250,6 +273,7 @@ impl Driver {
                         self.ask(ask);
                     }
                 }
+                Some(dry) = wishes.recv() => self.need(&dry),
                 Some(query) = questions.recv() => self.answer(query),
                 () = tokio::time::sleep(self.until_timeout()) => self.handle(Input::Timeout),
             }
@@ -293,7 +317,11 @@ impl Driver {
         // Waiting first: the answer may come out of the very next call.
         let buckets = ask.dry.iter().map(|dry| dry.bucket);
         self.waiters.wait(buckets, ask.answer);
-        for dry in &ask.dry {
+        self.need(&ask.dry);
+    }
+
+    fn need(&mut self, dry: &[Dry]) {
+        for dry in dry {
             self.handle(Input::Need {
                 bucket: dry.bucket,
                 terms: dry.terms,

@@ -27,10 +27,15 @@ pub use self::status::{Figures, Status, StatusQuery};
 /// The most requests that may be on their way to the protocol's thread. More are answered at once, as missed.
 const MOST_ASKING: usize = 16_384;
 
+/// The most wishes of requests that do not wait. More are dropped: the next request of the key has the same.
+const MOST_WISHES: usize = 256;
+
 /// A handle on this node's place in the fleet. Clones are of the same.
 #[derive(Clone, Debug)]
 pub struct Fleet {
     asks: mpsc::Sender<Ask>,
+    /// What requests lacked that did not wait for it. Apart from those that do wait, so that they cannot crowd them out.
+    wishes: mpsc::Sender<Vec<Dry>>,
     queries: mpsc::Sender<StatusQuery>,
     /// Counters as of the last time they were put up.
     figures: Arc<ArcSwap<Figures>>,
@@ -53,6 +58,12 @@ impl Fleet {
         }
     }
 
+    /// Asks for what an admitted request lacked, for those after it: nobody waits.
+    fn wish(&self, dry: &[Dry]) {
+        // If too many do, the next request of the key wishes the same.
+        let _ = self.wishes.try_send(dry.to_vec());
+    }
+
     /// Counters, for metrics. At most a second old.
     #[must_use]
     pub fn figures(&self) -> Arc<Figures> {
@@ -71,32 +82,61 @@ impl Fleet {
     }
 }
 
-/// Decides, and once more if what the first decision lacked was asked for. `decide` is to hand what it lacks to its
-/// argument by [`lacks`], if it has one, and its answer is thrown away then.
-pub(crate) async fn decide_and_ask<T>(
-    fleet: Option<&Fleet>,
-    mut decide: impl FnMut(Option<&mut Vec<Dry>>) -> T,
-) -> T {
-    if let Some(fleet) = fleet {
-        let mut dry = Vec::new();
-        let answer = decide(Some(&mut dry));
-        if dry.is_empty() {
-            return answer;
-        }
-        drop(answer);
-        // Whatever comes of it, what counts is what there is now.
-        let _ = fleet.ask(dry).await;
-    }
-    decide(None)
+/// What may be done about credit that a decision lacks.
+#[derive(Debug)]
+pub(crate) struct Asking<'f> {
+    fleet: Option<&'f Fleet>,
+    /// Whether it has been asked for: what counts then is what there is.
+    asked: bool,
+    /// What is to be asked for.
+    dry: Vec<Dry>,
 }
 
-/// Whether a decision refuses for want of credit that may still be asked for. If so, that is in `dry` now.
-pub(crate) fn lacks(decision: &Decision<'_>, dry: Option<&mut Vec<Dry>>) -> bool {
-    match dry {
-        Some(dry) if decision.verdict != Verdict::Admitted => {
-            dry.clone_from(&decision.dry);
-            !dry.is_empty()
+impl<'f> Asking<'f> {
+    const fn new(fleet: Option<&'f Fleet>) -> Self {
+        Self {
+            fleet,
+            asked: false,
+            dry: Vec::new(),
         }
-        Some(_) | None => false,
+    }
+
+    /// Nobody is asked.
+    pub(crate) const fn nobody() -> Self {
+        Self::new(None)
+    }
+
+    /// Whether a decision refuses for want of credit that is to be asked for now: then it does not count. What an
+    /// admitted request lacked is asked for as well, without waiting.
+    pub(crate) fn takes_up(&mut self, decision: &Decision<'_>) -> bool {
+        let Some(fleet) = self.fleet.filter(|_| !decision.dry.is_empty()) else {
+            return false;
+        };
+        match decision.verdict {
+            Verdict::Admitted => fleet.wish(&decision.dry),
+            Verdict::Refused(_) if self.asked => {}
+            Verdict::Refused(_) => self.dry.clone_from(&decision.dry),
+        }
+        !self.dry.is_empty()
+    }
+}
+
+/// Decides, and once more if what the first decision lacked was asked for. `decide` is to show its decision to
+/// [`Asking::takes_up`], and its answer is thrown away if that says so.
+pub(crate) async fn decide_and_ask<T>(
+    fleet: Option<&Fleet>,
+    mut decide: impl FnMut(&mut Asking<'_>) -> T,
+) -> T {
+    let mut asking = Asking::new(fleet);
+    let answer = decide(&mut asking);
+    match fleet {
+        Some(fleet) if !asking.dry.is_empty() => {
+            drop(answer);
+            // Whatever comes of it, what counts is what there is now.
+            let _ = fleet.ask(std::mem::take(&mut asking.dry)).await;
+            asking.asked = true;
+            decide(&mut asking)
+        }
+        Some(_) | None => answer,
     }
 }

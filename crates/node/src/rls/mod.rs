@@ -9,9 +9,9 @@ pub mod attributes;
 
 use std::sync::Arc;
 
+use gate::Gate;
 use gate::decision::Verdict;
 use gate::request::Part;
-use gate::{Dry, Gate};
 use smallvec::SmallVec;
 use tonic::{Request, Response, Status};
 use wire::rls::rate_limit_service_server::RateLimitService;
@@ -20,7 +20,7 @@ use wire::rls::{CheckedRequest, Overrides, RateLimitRequest, RateLimitResponse};
 use self::attributes::EntryHeaders;
 use crate::clock::{Clock, between};
 use crate::config::Choice;
-use crate::fleet::{self, Fleet};
+use crate::fleet::{self, Asking, Fleet};
 use crate::log::AccessLog;
 use crate::metrics::{Answer, Charge, ErrorKind, Surface, Telemetry};
 use crate::render::{self, Summary, Told};
@@ -87,7 +87,7 @@ impl Rls {
         &self,
         message: &RateLimitRequest,
     ) -> Result<RateLimitResponse, Status> {
-        fleet::decide_and_ask(self.fleet.as_ref(), |dry| self.attempt(message, dry)).await
+        fleet::decide_and_ask(self.fleet.as_ref(), |asking| self.attempt(message, asking)).await
     }
 
     /// Decides one request with the credit that is here.
@@ -95,15 +95,15 @@ impl Rls {
     /// # Errors
     /// INVALID_ARGUMENT, naming the field, if the request is not understood.
     pub fn decide(&self, message: &RateLimitRequest) -> Result<RateLimitResponse, Status> {
-        self.attempt(message, None)
+        self.attempt(message, &mut Asking::nobody())
     }
 
-    /// Decides, unless what is refused only lacks credit: then that goes to `dry`, nothing is recorded, and the answer
-    /// is empty.
+    /// Decides, unless what is refused only lacks credit that is to be asked for: then nothing is recorded, and the
+    /// answer is empty.
     fn attempt(
         &self,
         message: &RateLimitRequest,
-        dry: Option<&mut Vec<Dry>>,
+        asking: &mut Asking<'_>,
     ) -> Result<RateLimitResponse, Status> {
         let now = self.clock.now();
         let request = CheckedRequest::read(message, self.overrides).map_err(|error| {
@@ -131,7 +131,7 @@ impl Rls {
             .map(|(descriptor, headers)| attributes::part(request.domain(), &descriptor, headers))
             .collect();
         let decision = self.gate.check(&policy, &parts, now);
-        if fleet::lacks(&decision, dry) {
+        if asking.takes_up(&decision) {
             return Ok(RateLimitResponse::default());
         }
         let summary = Summary::of(&decision);

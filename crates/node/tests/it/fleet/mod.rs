@@ -2,9 +2,12 @@
 //!
 //! What is admitted is counted here, apart from the protocol.
 
+mod answers;
+
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gate::hash::HashSecret;
 use gate::request::{Hits, Part, Request};
@@ -37,6 +40,7 @@ rules:
     limits: [{rate: 1000 per 50m}]
 ";
 
+/// One of them.
 struct Node {
     gate: Arc<Gate>,
     clock: Clock,
@@ -54,6 +58,11 @@ fn identity(name: &str) -> Identity {
 
 /// Starts a node for each name on meshes of this machine; each keeps its state below `folder`.
 fn start(folder: &Path) -> Vec<Node> {
+    start_under(folder, POLICY, Config::default())
+}
+
+/// The same under another policy, with other settings of the protocol.
+fn start_under(folder: &Path, policy: &str, config: Config) -> Vec<Node> {
     let mut meshes = Vec::new();
     for name in NAMES {
         let (deliver, inbox) = inbox(Bounds::default());
@@ -80,7 +89,7 @@ fn start(folder: &Path) -> Vec<Node> {
         .into_iter()
         .map(|(name, mesh, inbox)| {
             mesh.set_members(&members);
-            let policy = policy::file::read(POLICY.as_bytes()).unwrap();
+            let policy = policy::file::read(policy.as_bytes()).unwrap();
             let table = Table::anonymous(NonZeroU64::new(1000).unwrap()).unwrap();
             let sharing = gate::Fleet {
                 sharing: Sharing::Lease,
@@ -92,8 +101,8 @@ fn start(folder: &Path) -> Vec<Node> {
             let start = Start {
                 config: Config {
                     // The machine may be busy with other tests.
-                    fast_path_deadline: std::time::Duration::from_millis(500),
-                    ..Config::default()
+                    fast_path_deadline: Duration::from_millis(500),
+                    ..config.clone()
                 },
                 node: NodeName::new(name).unwrap().id(),
                 view: view.clone(),
@@ -119,6 +128,13 @@ fn start(folder: &Path) -> Vec<Node> {
 
 async fn status(fleet: &Fleet) -> Status {
     fleet.status(100).await.expect("the node runs")
+}
+
+fn stop(nodes: Vec<Node>) {
+    for node in nodes {
+        node.running.stop();
+        node.mesh.close();
+    }
 }
 
 /// Waits until every node has heard every other, as owner and as holder.
@@ -235,10 +251,7 @@ async fn a_node_that_goes_and_comes_back_adds_nothing() {
     let nodes = start(folder.path());
     in_contact(&nodes).await;
     let before: u64 = take_everywhere(&nodes, UNITS / 40).await.iter().sum();
-    for node in nodes {
-        node.running.stop();
-        node.mesh.close();
-    }
+    stop(nodes);
     // All of them, with tables that are empty and floors that are kept.
     let nodes = start(folder.path());
     in_contact(&nodes).await;
@@ -263,8 +276,5 @@ async fn a_node_that_goes_and_comes_back_adds_nothing() {
         "figures are put up",
     )
     .await;
-    for node in nodes {
-        node.running.stop();
-        node.mesh.close();
-    }
+    stop(nodes);
 }
