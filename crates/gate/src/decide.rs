@@ -122,7 +122,7 @@ fn decide_one<'s>(
     decision.outcomes.push(Outcome {
         part: charge.part,
         facts: &limit.facts,
-        amount: limit.facts.amount,
+        brought: None,
         has_room: level.admitted,
         charged: if level.admitted { cost } else { 0 },
         remaining: Some(level.remaining(account.meter)),
@@ -443,7 +443,7 @@ impl<'s, 'r> Bill<'s, 'r> {
         let mut outcome = Outcome {
             part: self.charge.part,
             facts: &self.limit.facts,
-            amount: self.amount(),
+            brought: self.brought.map(|brought| brought.amount),
             has_room,
             charged: if self.charged { self.cost } else { 0 },
             remaining: match self.amount() {

@@ -97,8 +97,9 @@ pub struct Outcome<'s> {
     pub part: u16,
     /// The limit.
     pub facts: &'s LimitFacts,
-    /// How much it admits for this request: the limit's own amount, or the one that the descriptor brought along.
-    pub amount: Amount,
+    /// How much it admits for this request where that is not the limit's own amount, but one that the descriptor brought
+    /// along: see [`Outcome::amount`].
+    pub brought: Option<Amount>,
     /// Whether this limit had room for the request. In shadow mode this may be false of an admitted request.
     pub has_room: bool,
     /// Units that the decision took from it: what the request costs of it if it was admitted, else 0. Also 0 of one
@@ -110,4 +111,12 @@ pub struct Outcome<'s> {
     pub reset_after: Duration,
     /// If it had no room: until it would have had. `None` if it had room, or will never have it.
     pub retry_after: Option<Duration>,
+}
+
+impl Outcome<'_> {
+    /// How much the limit admits for this request.
+    #[must_use]
+    pub fn amount(&self) -> Amount {
+        self.brought.unwrap_or(self.facts.amount)
+    }
 }

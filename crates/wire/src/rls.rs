@@ -333,7 +333,7 @@ pub fn current_limit(outcome: &Outcome<'_>) -> Option<RateLimit> {
     if !outcome.facts.disclose {
         return None;
     }
-    let (units, unit) = match outcome.amount {
+    let (units, unit) = match outcome.amount() {
         Amount::Unlimited => return None,
         Amount::Deny => (0, Unit::Unknown),
         Amount::Metered { rate, algorithm: _ } => (rate.units, unit_of(rate.window)),

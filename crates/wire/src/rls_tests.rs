@@ -150,7 +150,7 @@ fn outcome(facts: &LimitFacts, remaining: Option<u64>, retry_ms: Option<u64>) ->
     Outcome {
         part: 0,
         facts,
-        amount: facts.amount,
+        brought: None,
         has_room: retry_ms.is_none(),
         charged: u64::from(retry_ms.is_none()),
         remaining,

@@ -90,7 +90,7 @@ fn a_shared_limit_admits_its_credit_and_asks_for_more() {
         let outcome = &decision.outcomes[0];
         // What this node holds, of the policy's limit.
         assert_eq!(outcome.remaining, Some(1));
-        assert_eq!(outcome.amount, outcome.facts.amount);
+        assert_eq!(outcome.amount(), outcome.facts.amount);
         assert_eq!(
             outcome.reset_after.as_nanos() as u64,
             bucket.end(SECOND_NS).0 - START.nanos()

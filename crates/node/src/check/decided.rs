@@ -99,7 +99,7 @@ impl Decided {
 
 impl DecidedLimit {
     fn of(outcome: &Outcome<'_>) -> Self {
-        let (units, window_ms) = match outcome.amount {
+        let (units, window_ms) = match outcome.amount() {
             Amount::Unlimited => (None, None),
             Amount::Deny => (Some(0), None),
             Amount::Metered { rate, .. } => match rate.window {

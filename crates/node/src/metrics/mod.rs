@@ -218,7 +218,7 @@ impl Telemetry {
 
         for outcome in &decision.outcomes {
             let cells = shard.limit(outcome.facts.number);
-            if let Some(used) = used_permille(outcome.amount, outcome.remaining) {
+            if let Some(used) = used_permille(outcome.amount(), outcome.remaining) {
                 cells.saw_usage(unix_ms(now), used);
             }
             if charge == Charge::Taken {

@@ -155,7 +155,7 @@ impl Told<'_, '_, '_> {
                     }
                 }
             }
-            Verdict::Refused(Refusal::Never) => match self.longest_refusing().map(|o| o.amount) {
+            Verdict::Refused(Refusal::Never) => match self.longest_refusing().map(Outcome::amount) {
                 Some(Amount::Metered { .. }) => {
                     "This request costs more than its quota can ever hold. \
                          Waiting does not help: ask for less at a time."

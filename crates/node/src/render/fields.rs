@@ -227,7 +227,7 @@ impl Figures {
     /// `None` if there is no limit to tell of.
     fn of(outcome: &Outcome<'_>) -> Option<Self> {
         let remaining = outcome.remaining?;
-        match outcome.amount {
+        match outcome.amount() {
             Amount::Unlimited => None,
             Amount::Deny => Some(Self {
                 units: 0,

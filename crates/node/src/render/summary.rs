@@ -168,7 +168,7 @@ pub(super) fn push_policy_name(value: &mut String, facts: &LimitFacts) {
 
 /// The window as text for people (`15m`), if there is one.
 pub(super) fn window_text(outcome: &Outcome<'_>) -> Option<Cow<'static, str>> {
-    match outcome.amount {
+    match outcome.amount() {
         policy::model::Amount::Metered { rate, .. } => Some(rate.window.to_string().into()),
         policy::model::Amount::Unlimited | policy::model::Amount::Deny => None,
     }

@@ -35,7 +35,7 @@ fn outcome(facts: &LimitFacts, remaining: u64, has_room: bool) -> Outcome<'_> {
     Outcome {
         part: 0,
         facts,
-        amount: facts.amount,
+        brought: None,
         has_room,
         charged: if has_room { 3 } else { 0 },
         remaining: Some(remaining),

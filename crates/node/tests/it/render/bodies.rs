@@ -184,7 +184,7 @@ proptest! {
         let outcomes = list.iter().zip(&figures).map(|(facts, (remaining, reset, retry))| Outcome {
             part: 0,
             facts,
-            amount: facts.amount,
+            brought: None,
             has_room: verdict == Verdict::Admitted || retry.is_none(),
             charged: 0,
             remaining: (facts.amount != Amount::Unlimited).then_some(*remaining),

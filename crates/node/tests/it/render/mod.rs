@@ -45,7 +45,7 @@ fn outcome(facts: &LimitFacts, remaining: u64, reset_ms: u64) -> Outcome<'_> {
     Outcome {
         part: 0,
         facts,
-        amount: facts.amount,
+        brought: None,
         has_room: true,
         charged: 1,
         remaining: Some(remaining),
