@@ -18,7 +18,7 @@ use gate::counter;
 
 use super::Reading;
 
-/// How long a line is used: 2 to 8 ms on processors whose counter runs at 4 to 1 GHz.
+/// How long a line is used: 2 to 17 ms on processors whose counter runs at 4 GHz to 500 MHz.
 const SPAN: u64 = 1 << 23;
 
 /// The most ticks between two readings of the counter for a reading of the kernel's clock between them to count: if
@@ -28,8 +28,9 @@ const MOST_APART: u64 = 1 << 12;
 /// How often to try for that.
 const TRIES: usize = 4;
 
-/// Nanoseconds per 2^32 ticks that can be: of counters that run at 16 GHz to 62 MHz.
-const RATES: std::ops::Range<u64> = 1 << 28..1 << 36;
+/// Nanoseconds per 2^32 ticks of a counter that is used: one that runs at 16 GHz to 500 MHz. A line over a slower one would
+/// last too long while the kernel changes its rate.
+const RATES: std::ops::Range<u64> = 1 << 28..1 << 33;
 
 /// Rates differ from line to line by at most one part in so many; else they are measured anew.
 const STEADY: u64 = 1000;
@@ -83,7 +84,7 @@ impl Line {
         (elapsed < self.span).then(|| self.after(elapsed))
     }
 
-    /// `elapsed` is at most [`SPAN`] and a slope below 2^36, so the product fits.
+    /// `elapsed` is at most [`SPAN`] and a slope below 2^33, so the product fits.
     #[inline]
     fn after(&self, elapsed: u64) -> u64 {
         self.told_ns + ((elapsed * self.slope) >> 32)
@@ -198,12 +199,14 @@ mod tests {
 
     /// Reads every `step` ticks while the kernel's clock runs at each of `rates` for a second in turn. Gives the
     /// greatest distance from it.
-    fn farthest(step: u64, rates: &[u64]) -> u64 {
+    fn farthest(mhz: u64, step: u64, rates: &[u64]) -> u64 {
         let (mut line, mut at, mut latest, mut farthest) = (Line::NONE, START, 0, 0);
         for rate in rates {
-            let end = at.ticks + 3_000_000_000;
+            let end = at.ticks + mhz * 1_000_000;
             while at.ticks < end {
-                at = on(at, step, *rate);
+                // `on` is of a counter of 3 GHz.
+                let rate = rate * 3_000 / mhz;
+                at = on(at, step, rate);
                 let told = line.at(at.ticks).unwrap_or_else(|| {
                     line = line.next(at);
                     let told = line.at(at.ticks);
@@ -219,12 +222,20 @@ mod tests {
 
     #[test]
     fn the_line_stays_with_the_kernels_clock_and_never_goes_back() {
-        for step in [300_000, 1_234_567, SPAN, 50_000_000] {
-            assert!(farthest(step, &[1_000_000; 3]) <= 10, "even, {step}");
-            let wobbling = [1_000_000, 1_000_400, 999_600, 1_000_000];
-            assert!(farthest(step, &wobbling) <= 3_000, "{step}");
-            let turned = [1_000_000, 1_100_000, 900_000, 1_000_000];
-            assert!(farthest(step, &turned) <= 600_000, "{step}");
+        for mhz in [3_000, 1_000, 600] {
+            for step in [300_000, 1_234_567, SPAN, 50_000_000] {
+                let farthest = |rates| farthest(mhz, step, rates);
+                let slower = 3_000 / mhz;
+                let even = farthest(&[1_000_000; 3]);
+                assert!(even <= 10, "{even} ns, {mhz} MHz, {step}");
+                let wobbling = farthest(&[1_000_000, 1_000_400, 999_600, 1_000_000]);
+                assert!(
+                    wobbling <= slower * 3_000,
+                    "{wobbling} ns, {mhz} MHz, {step}"
+                );
+                let turned = farthest(&[1_000_000, 1_100_000, 900_000, 1_000_000]);
+                assert!(turned <= slower * 600_000, "{turned} ns, {mhz} MHz, {step}");
+            }
         }
     }
 
