@@ -6,6 +6,7 @@ mod format;
 mod measure;
 mod output;
 mod policy;
+mod probe;
 mod secret;
 mod serve;
 
@@ -34,6 +35,8 @@ enum Command {
     /// Check, show, compare and explain policies.
     #[command(subcommand)]
     Policy(policy::Command),
+    /// Tell whether a fleet is well, and if not, which shard and why.
+    Probe(probe::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Measure(arguments) => measure::run(&arguments),
         Command::Policy(command) => policy::run(&command),
+        Command::Probe(arguments) => probe::run(&arguments),
     };
     match done {
         Ok(code) => code,

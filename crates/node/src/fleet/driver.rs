@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::disk::{DataDir, DataError, State};
 use super::saver::FloorSaver;
-use super::status::{Figures, Status, StatusQuery};
+use super::status::{Figures, Rounds, Status, StatusQuery};
 use super::store::Store;
 use super::waiters::Waiters;
 use super::{Ask, Fleet, MOST_ASKING, MOST_WISHES};
@@ -144,7 +144,9 @@ impl Start {
             FloorSaver::start(self.data, state.starts, saved).map_err(StartError::Thread)?;
         let figures = Arc::new(ArcSwap::from_pointee(Figures::default()));
         let Self {
-            config: Config { round, .. },
+            config: Config {
+                round, idle_pace, ..
+            },
             view,
             gate,
             clock,
@@ -172,7 +174,7 @@ impl Start {
                 // Made here: who waits is this thread's alone.
                 let driver = Driver {
                     node,
-                    round,
+                    rounds: Rounds { round, idle_pace },
                     view,
                     gate,
                     clock,
@@ -219,7 +221,7 @@ struct Events {
 
 struct Driver {
     node: Node,
-    round: Duration,
+    rounds: Rounds,
     view: View,
     gate: Arc<Gate>,
     clock: Clock,
@@ -252,7 +254,7 @@ impl Driver {
                 _ = leaving.changed(), if !going => {
                     going = true;
                     self.handle(Input::Leave);
-                    until = read(&self.clock).instant + self.round * LEAVING_ROUNDS;
+                    until = read(&self.clock).instant + self.rounds.round * LEAVING_ROUNDS;
                 }
                 Some(floor) = floors.recv() => self.handle(Input::FloorSaved(floor)),
                 Some(answer) = answers.recv() => self.handle(answer),
@@ -332,7 +334,7 @@ impl Driver {
 
     fn answer(&self, query: StatusQuery) {
         let now = read(&self.clock);
-        let status = Status::of(&self.node, &self.view, self.round, now, query.most_buckets);
+        let status = Status::of(&self.node, &self.view, self.rounds, now, query.most_buckets);
         // Who asked may have gone.
         let _ = query.answer.send(status);
     }

@@ -14,8 +14,8 @@ use super::disk::{DataDir, DataError};
 use super::driver::{Running, Start, StartError};
 use crate::config::Config;
 use crate::peers::{
-    Member, MeshError, NatsStartError, Transport, connect_nats, inbox, start_mesh, start_nats,
-    system_chance,
+    Identity, Member, MeshError, NatsStartError, Transport, connect_nats, inbox, start_mesh,
+    start_nats, system_chance,
 };
 use crate::serve::Core;
 
@@ -55,6 +55,8 @@ pub struct Place {
     pub fleet: Fleet,
     /// Reaches the others.
     pub transport: Arc<dyn Transport>,
+    /// Which node of which fleet this is.
+    pub identity: Identity,
 }
 
 /// The list of members as all of them have it, whatever the order it was written in.
@@ -121,5 +123,10 @@ pub async fn join(config: &Config, core: &Core) -> Result<Option<(Place, Running
         node = me.node.as_str(),
         members = settings.members.len()
     );
-    Ok(Some((Place { fleet, transport }, running)))
+    let place = Place {
+        fleet,
+        transport,
+        identity: me,
+    };
+    Ok(Some((place, running)))
 }

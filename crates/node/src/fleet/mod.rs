@@ -22,7 +22,9 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::disk::{DataDir, DataError, State};
 pub use self::driver::{Running, Start, StartError};
 pub use self::join::{JoinError, Place, join};
-pub use self::status::{Figures, Status, StatusQuery};
+pub use self::status::{
+    Answer, Busy, Contact, Figures, Fold, HeldSum, Ledger, Owned, Peer, Status, StatusQuery,
+};
 
 /// The most requests that may be on their way to the protocol's thread. More are answered at once, as missed.
 const MOST_ASKING: usize = 16_384;

@@ -2,12 +2,18 @@
 //!
 //! Copies of numbers; keys only as the hashes that they are in the protocol.
 
+use std::time::Duration;
+
 use lease::bucket::Bucket;
+use lease::id::NodeId;
 use lease::node::Node;
 use lease::stats::Stats;
+use lease::terms::{OnDegraded, Terms};
 use lease::time::Instant;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
+
+use crate::peers::{Identity, PeerStatus};
 
 /// The most buckets that one answer lists.
 pub const MOST_LISTED: usize = 1000;
@@ -25,6 +31,15 @@ pub struct Figures {
     pub waiting: u64,
     /// Frames that could not be used, by this node or as an envelope.
     pub frames_refused: u64,
+}
+
+/// How often the protocol speaks.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    /// The length of a round.
+    pub round: Duration,
+    /// A pair of nodes with nothing new to say speaks every so many rounds.
+    pub idle_pace: u32,
 }
 
 /// A question.
@@ -49,12 +64,16 @@ pub struct Status {
     pub members: Vec<String>,
     /// The length of a round in milliseconds.
     pub round_ms: u64,
+    /// A pair of nodes with nothing new to say speaks so often, in milliseconds.
+    pub pace_ms: u64,
     /// As owner: how old its knowledge of each holder is.
     pub folds: Vec<Fold>,
     /// As holder: how it stands with each owner.
     pub contacts: Vec<Contact>,
     /// Its ledgers, added up.
     pub ledger: Ledger,
+    /// As holder: its credit, added up.
+    pub held: HeldSum,
     /// Units out at holders, for buckets that it owns.
     pub credit_outstanding: u64,
     /// Units kept for members that have not pledged.
@@ -63,6 +82,33 @@ pub struct Status {
     pub busiest: Vec<Busy>,
     /// Buckets whose ledger does not add up. Always empty, unless there is a fault in Leasehold.
     pub unreconciled: Vec<Owned>,
+    /// How often a ledger did not add up since the start. Always 0, unless there is a fault in Leasehold.
+    pub invariant_broken: u64,
+}
+
+/// What `GET /fleet` answers: the status, and names for the ids in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The fleet's name.
+    pub cluster: String,
+    /// This node's name.
+    pub name: String,
+    /// The other members.
+    pub peers: Vec<Peer>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub status: Status,
+}
+
+/// Another member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its id in the protocol.
+    pub node: String,
+    /// Its name.
+    pub name: String,
+    /// Whether this node's own side of the way to it stands: `up`, `connecting` or `down`.
+    pub link: String,
 }
 
 /// How old an owner's knowledge of a holder is.
@@ -94,8 +140,19 @@ pub struct Ledger {
     pub buckets: u64,
     /// Of these, those that this incarnation may issue for.
     pub with_authority: u64,
-    /// Of these, those where what is charged is at most the allowance.
+    /// Of these, those where what is charged is at most the allowance, and no holder has spent more than it was issued.
     pub reconciled: u64,
+}
+
+/// The sum of a holder's credit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldSum {
+    /// Buckets that it has a record of.
+    pub buckets: u64,
+    /// Of these, those where what was spent, returned and given is at most what came in (S1).
+    pub reconciled: u64,
+    /// Units that it may still spend, as of its last look.
+    pub available: u64,
 }
 
 /// A bucket with much demand.
@@ -120,13 +177,67 @@ pub struct Owned {
     pub allowance: u64,
     /// What is out or held back.
     pub charged: u64,
+    /// The holders that have spent more than they were issued.
+    pub overspent: Vec<String>,
+}
+
+/// How an owner's record of a bucket does not add up, if so.
+fn unreconciled(owned: &lease::audit::Owned) -> Option<Owned> {
+    // Where this incarnation has no authority it has issued nothing, and only keeps what others say. What was issued
+    // of a durable limit by an earlier incarnation is in the store, not in the accounts.
+    let in_accounts = !owned.terms.durable && is_bound(&owned.terms);
+    let overspent: Vec<String> = owned
+        .accounts
+        .iter()
+        .filter(|account| in_accounts && account.spent > issued(account))
+        .map(|account| name(account.node))
+        .collect();
+    let adds_up = owned.charged <= owned.allowance && overspent.is_empty();
+    (owned.authority && !adds_up).then(|| Owned {
+        subject: subject(owned.bucket),
+        window: owned.bucket.window.0,
+        allowance: owned.allowance,
+        charged: owned.charged,
+        overspent,
+    })
+}
+
+/// What `fail_open` lets a degraded node admit was issued by nobody.
+fn is_bound(terms: &Terms) -> bool {
+    match terms.on_degraded {
+        OnDegraded::FairShare | OnDegraded::FailClosed => true,
+        OnDegraded::FailOpen => false,
+    }
+}
+
+fn issued(account: &lease::audit::Account) -> u64 {
+    account.granted.saturating_add(account.self_granted)
+}
+
+fn held(node: &Node) -> HeldSum {
+    let mut sum = HeldSum::default();
+    for held in node.held() {
+        let (went, came) = (
+            [held.spent, held.returned, held.given],
+            [held.granted, held.self_granted],
+        );
+        let total = |units: &[u64]| units.iter().fold(0_u64, |sum, it| sum.saturating_add(*it));
+        sum.buckets += 1;
+        sum.reconciled += u64::from(total(&went) <= total(&came) || !is_bound(&held.terms));
+        sum.available = sum.available.saturating_add(held.available);
+    }
+    sum
+}
+
+fn name(node: NodeId) -> String {
+    format!("{:016x}", node.0)
 }
 
 fn subject(bucket: Bucket) -> String {
     format!("{:032x}", bucket.subject.0)
 }
 
-fn millis(age: std::time::Duration) -> u64 {
+fn millis(age: Duration) -> u64 {
     u64::try_from(age.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -150,18 +261,37 @@ impl Figures {
     }
 }
 
+impl Answer {
+    /// Names what a status speaks of.
+    #[must_use]
+    pub fn new(status: Status, me: &Identity, peers: &[PeerStatus]) -> Self {
+        Self {
+            cluster: me.cluster.to_string(),
+            name: me.node.to_string(),
+            peers: peers
+                .iter()
+                .map(|peer| Peer {
+                    node: name(peer.name.id()),
+                    name: peer.name.to_string(),
+                    link: peer.link.label().to_owned(),
+                })
+                .collect(),
+            status,
+        }
+    }
+}
+
 impl Status {
     /// The status as of now.
     pub fn of(
         node: &Node,
         view: &lease::view::View,
-        round: std::time::Duration,
+        rounds: Rounds,
         now: lease::time::Now,
         most_buckets: usize,
     ) -> Self {
         let most_buckets = most_buckets.min(MOST_LISTED);
         let (now, wall) = (now.instant, now.wall);
-        let name = |id: lease::id::NodeId| format!("{:016x}", id.0);
         let mut ledger = Ledger {
             buckets: 0,
             with_authority: 0,
@@ -171,16 +301,10 @@ impl Status {
         for owned in node.owned() {
             ledger.buckets += 1;
             ledger.with_authority += u64::from(owned.authority);
-            // Where this incarnation has no authority it has issued nothing, and only keeps what others say.
-            if owned.charged <= owned.allowance || !owned.authority {
-                ledger.reconciled += 1;
-            } else if unreconciled.len() < most_buckets {
-                unreconciled.push(Owned {
-                    subject: subject(owned.bucket),
-                    window: owned.bucket.window.0,
-                    allowance: owned.allowance,
-                    charged: owned.charged,
-                });
+            match self::unreconciled(&owned) {
+                None => ledger.reconciled += 1,
+                Some(owned) if unreconciled.len() < most_buckets => unreconciled.push(owned),
+                Some(_) => {}
             }
         }
         let stats = node.stats();
@@ -189,7 +313,8 @@ impl Status {
             starts: node.identity().epoch.count,
             view: format!("{:016x}", view.id.0),
             members: view.members.iter().copied().map(name).collect(),
-            round_ms: millis(round),
+            round_ms: millis(rounds.round),
+            pace_ms: millis(rounds.round * rounds.idle_pace),
             folds: node
                 .folds(now)
                 .map(|fold| Fold {
@@ -207,6 +332,7 @@ impl Status {
                 })
                 .collect(),
             ledger,
+            held: held(node),
             credit_outstanding: stats.credit_outstanding,
             holdback: stats.holdback_units,
             busiest: node
@@ -220,6 +346,7 @@ impl Status {
                 })
                 .collect(),
             unreconciled,
+            invariant_broken: stats.invariant_broken,
         }
     }
 }

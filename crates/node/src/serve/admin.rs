@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use super::Core;
+use crate::fleet::Answer;
 use crate::metrics::{CONTENT_TYPE, FleetScrape};
 
 /// The routes.
@@ -40,7 +41,10 @@ async fn fleet(State(core): State<Core>) -> Response {
         return (StatusCode::NOT_FOUND, "this node is of no fleet\n").into_response();
     };
     match place.fleet.status(MOST_LISTED).await {
-        Some(status) => axum::Json(status).into_response(),
+        Some(status) => {
+            let peers = place.transport.peers();
+            axum::Json(Answer::new(status, &place.identity, &peers)).into_response()
+        }
         None => (
             StatusCode::SERVICE_UNAVAILABLE,
             "this node has left its fleet\n",
