@@ -75,9 +75,7 @@ impl FromStr for NodeUrl {
         if uri.scheme_str() != Some("http") {
             return Err(UrlError::NotHttp(given()));
         }
-        let authority = uri
-            .authority()
-            .ok_or_else(|| UrlError::NotAUrl(given()))?;
+        let authority = uri.authority().ok_or_else(|| UrlError::NotAUrl(given()))?;
         if authority.as_str().contains('@') {
             return Err(UrlError::UserGiven);
         }
@@ -215,9 +213,19 @@ mod tests {
     #[test]
     fn urls_are_read_as_people_write_them() {
         for (text, host, port, shown) in [
-            ("http://127.0.0.1:8082", "127.0.0.1", 8082, "http://127.0.0.1:8082"),
+            (
+                "http://127.0.0.1:8082",
+                "127.0.0.1",
+                8082,
+                "http://127.0.0.1:8082",
+            ),
             ("127.0.0.1:8082", "127.0.0.1", 8082, "http://127.0.0.1:8082"),
-            ("http://node-1.example:1/", "node-1.example", 1, "http://node-1.example:1"),
+            (
+                "http://node-1.example:1/",
+                "node-1.example",
+                1,
+                "http://node-1.example:1",
+            ),
             ("http://[::1]:8082/fleet", "::1", 8082, "http://[::1]:8082"),
         ] {
             let url: NodeUrl = text.parse().unwrap();

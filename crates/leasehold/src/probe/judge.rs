@@ -170,14 +170,17 @@ impl<'a> Judging<'a> {
             members,
         };
         for node in judging.members.clone() {
-            judging.shards.insert(node, Shard {
-                name: judging.name(node),
-                node: Some(node.to_owned()),
-                url: None,
-                well: true,
-                faults: Vec::new(),
-                figures: None,
-            });
+            judging.shards.insert(
+                node,
+                Shard {
+                    name: judging.name(node),
+                    node: Some(node.to_owned()),
+                    url: None,
+                    well: true,
+                    faults: Vec::new(),
+                    figures: None,
+                },
+            );
         }
         judging
     }
@@ -363,7 +366,9 @@ impl<'a> Judging<'a> {
             return;
         };
         if let Some(other) = &shard.url {
-            let text = format!("both {other} and {url} answer under its name: one node given twice, or two");
+            let text = format!(
+                "both {other} and {url} answer under its name: one node given twice, or two"
+            );
             shard.faults.push(Fault {
                 kind: Kind::Twice,
                 text,

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it, as it should")]
 
 mod envoy;
+mod faults;
 mod fleet;
 mod harness;
 mod measure_command;

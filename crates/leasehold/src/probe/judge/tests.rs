@@ -136,7 +136,10 @@ fn each_fault_is_put_on_the_shard_that_has_it() {
         found(|asked| status(asked, 0).folds[1].age_ms = Some(151)),
         one("a", Kind::Stale)
     );
-    assert_eq!(found(|asked| status(asked, 0).folds[1].age_ms = Some(150)), []);
+    assert_eq!(
+        found(|asked| status(asked, 0).folds[1].age_ms = Some(150)),
+        []
+    );
     assert_eq!(
         found(|asked| status(asked, 0).folds[1].age_ms = None),
         one("a", Kind::Stale)
@@ -161,10 +164,7 @@ fn each_fault_is_put_on_the_shard_that_has_it() {
         found(|asked| asked[1].answer.as_mut().unwrap().cluster = "prod".to_owned()),
         one("b", Kind::OtherCluster)
     );
-    assert_eq!(
-        found(|asked| drop(asked.pop())),
-        one("c", Kind::NotAsked)
-    );
+    assert_eq!(found(|asked| drop(asked.pop())), one("c", Kind::NotAsked));
     assert_eq!(
         found(|asked| asked.push(Asked {
             url: "localhost:3".parse().unwrap(),

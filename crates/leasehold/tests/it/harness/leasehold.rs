@@ -94,8 +94,14 @@ impl Leasehold {
 
     /// Starts it and waits until it is ready.
     pub async fn up(&mut self) {
+        self.spawn();
+        self.ready().await;
+    }
+
+    /// Waits until it is ready.
+    pub async fn ready(&mut self) {
         let admin = self.admin;
-        self.spawn()
+        self.process()
             .until("it to be ready", async || is_ready(admin).await)
             .await;
     }
