@@ -52,8 +52,8 @@ impl Fleet {
         let mut nodes = Vec::new();
         for from in 0..count {
             let mut members = Vec::new();
-            for to in 0..count {
-                let mut port = ports[to];
+            for (to, port) in ports.iter().enumerate() {
+                let mut port = *port;
                 if from != to {
                     let relay = Relay::to(port).await;
                     port = relay.port;
