@@ -1,22 +1,20 @@
 //! Members by way of NATS, over a real server.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use leasehold_node::config::Loaded;
 use leasehold_node::peers::nats::{NatsPeers, NatsPeersSettings, subject};
 use leasehold_node::peers::{
-    Bounds, ClusterName, Deliver, Inbox, Link, Member, NodeName, Transport, connect_nats, inbox,
-    start_nats, system_chance,
+    Bounds, ClusterName, Deliver, Inbox, Link, Member, Transport, connect_nats, inbox, start_nats,
+    system_chance,
 };
 use store::nats::{Credentials, NatsLink, NatsSettings, Secret};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
+use super::Station;
 use super::conformance::{self, BOUNDS, Harness};
-use super::{PATIENCE, Station};
-use crate::nats_server::NatsServer;
-use crate::nats_server::now;
+use crate::nats_server::{NatsServer, now};
+use crate::transports::{name, until};
 
 const NAMES: [&str; 3] = ["node-1", "eu_west.node-2", "c"];
 
@@ -81,22 +79,6 @@ async fn nodes(server: &NatsServer) -> Vec<Station> {
         nodes.push(node(server, text, Credentials::None).await);
     }
     nodes
-}
-
-fn name(text: &str) -> NodeName {
-    NodeName::new(text).unwrap()
-}
-
-/// Polls until `what` gives something.
-async fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
-    let start = now();
-    loop {
-        if let Some(found) = poll() {
-            return found;
-        }
-        assert!(start.elapsed() < PATIENCE, "gave up waiting: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// Sends `text` until it arrives: transports may lose frames. What arrives must be from `from`.
