@@ -6,7 +6,7 @@ use lease::terms::Terms;
 
 use crate::bucket::BucketId;
 use crate::compile::CompiledLimit;
-use crate::fleet::Dry;
+use crate::fleet::{Dry, Lineage};
 use crate::meter::Meter;
 use crate::table::{Cause, Level, Table};
 use crate::time::Now;
@@ -78,10 +78,11 @@ impl<'a> Account<'a> {
     }
 
     /// The credit that it lacked when it stood so; `None` if it lacked none, or if credit would not help.
-    pub(crate) fn dry(&self, level: &Level, cost: u64) -> Option<Dry> {
+    pub(crate) fn dry(&self, level: &Level, cost: u64, lineage: Option<Lineage>) -> Option<Dry> {
         match (self.terms, level.cause) {
             (Some(terms), Cause::Used) => {
-                Some(Dry::new(self.bucket, terms, self.meter, level, cost))
+                let dry = Dry::new(self.bucket, terms, self.meter, level, cost, lineage);
+                Some(dry)
             }
             (Some(_), Cause::Room | Cause::TooCostly | Cause::TableFull) | (None, _) => None,
         }

@@ -17,7 +17,7 @@ use policy::rate::Window;
 use crate::decision::{LimitFacts, LimitNumber};
 use crate::descriptors::Domains;
 use crate::explain::LimitsFrom;
-use crate::fleet::{self, Fleet, Unshareable};
+use crate::fleet::{self, Fleet, Lineage, Unshareable};
 use crate::hash::{KeyHash, KeyHasher, LimitIdentity};
 use crate::key::KeyBuilder;
 use crate::matcher::Matcher;
@@ -96,6 +96,7 @@ pub(crate) struct CompiledLimit {
     /// If the limit is shared in a fleet: then the meter is that of its credit.
     pub(crate) terms: Option<Terms>,
     pub(crate) identity: LimitIdentity,
+    pub(crate) lineage: Lineage,
     pub(crate) cost: u32,
     /// Refuses only if all limits of this kind that a request meets have no room.
     pub(crate) quota_mode: bool,
@@ -251,7 +252,8 @@ impl Compiled {
             for (name, limits) in &subject.rules {
                 let index = rule_index(name)?;
                 let mode = rules[index.0 as usize].mode;
-                own.push((index, compiler.set(name, mode, limits)?));
+                let set = compiler.set(name, mode, limits, Whose::Subject(&subject.id))?;
+                own.push((index, set));
             }
             let compiled = CompiledSubject { plan, rules: own };
             match &subject.id {
@@ -322,6 +324,34 @@ fn unknown(what: &'static str, name: &str) -> CompileError {
     }
 }
 
+/// Whose limits a set is.
+#[derive(Clone, Copy)]
+pub(crate) enum Whose<'p> {
+    /// The rule's own.
+    Rule,
+    /// A plan's.
+    Plan(&'p PlanName),
+    /// A subject's.
+    Subject(&'p SubjectId),
+}
+
+impl Whose<'_> {
+    fn lineage(self, hasher: &KeyHasher, identity: LimitIdentity) -> Lineage {
+        let (kind, name): (&[u8], &[u8]) = match self {
+            Self::Rule => (b"rule", b""),
+            Self::Plan(name) => (b"plan", name.as_str().as_bytes()),
+            Self::Subject(SubjectId::ApiKeyHash(hash)) => (b"api key", &hash.digest),
+            Self::Subject(SubjectId::User(name)) => (b"user", name.as_bytes()),
+        };
+        let limit = identity.group();
+        let whose = hasher.identity(&[b"whose", kind, name, &limit.to_le_bytes()]);
+        Lineage {
+            limit,
+            whose: whose.group(),
+        }
+    }
+}
+
 /// Collects limits into the flat list.
 pub(crate) struct Compiler<'c, 'n> {
     pub(crate) hasher: &'c KeyHasher,
@@ -338,7 +368,9 @@ impl Compiler<'_, '_> {
         default_plan: Option<usize>,
     ) -> Result<CompiledRule, CompileError> {
         let own = match &rule.limits {
-            RuleLimits::Own(limits) => Some(self.set(&rule.name, rule.mode, limits)?),
+            RuleLimits::Own(limits) => {
+                Some(self.set(&rule.name, rule.mode, limits, Whose::Rule)?)
+            }
             RuleLimits::Plan => None,
         };
         let depends_on_plan = own.is_none()
@@ -348,11 +380,12 @@ impl Compiler<'_, '_> {
                 .any(|plan| plan.rules.contains_key(&rule.name));
         let mut by_plan = Vec::new();
         if depends_on_plan {
-            for plan in policy.plans.values() {
+            for (name, plan) in &policy.plans {
+                let whose = Whose::Plan(name);
                 by_plan.push(match (plan.rules.get(&rule.name), own) {
-                    (Some(limits), _) => self.set(&rule.name, rule.mode, limits)?,
+                    (Some(limits), _) => self.set(&rule.name, rule.mode, limits, whose)?,
                     (None, Some(own)) => own,
-                    (None, None) => self.set(&rule.name, rule.mode, &plan.limits)?,
+                    (None, None) => self.set(&rule.name, rule.mode, &plan.limits, whose)?,
                 });
             }
         }
@@ -399,6 +432,7 @@ impl Compiler<'_, '_> {
         rule: &RuleName,
         mode: Mode,
         limits: &[Limit],
+        whose: Whose<'_>,
     ) -> Result<LimitSet, CompileError> {
         if limits.is_empty() {
             return Err(CompileError::NoLimits { rule: rule.clone() });
@@ -433,6 +467,7 @@ impl Compiler<'_, '_> {
                 },
                 terms,
                 identity,
+                lineage: whose.lineage(self.hasher, identity),
                 cost: limit.cost,
                 quota_mode: false,
             };

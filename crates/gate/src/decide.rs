@@ -143,7 +143,9 @@ fn uncharged(
     level: &Level,
     cost: u64,
 ) {
-    decision.dry.extend(account.dry(level, cost));
+    decision
+        .dry
+        .extend(account.dry(level, cost, Some(limit.lineage)));
     let Some(refusal) = lack(level, limit.facts.on_degraded) else {
         for outcome in &mut decision.outcomes {
             outcome.has_room = true;
@@ -368,7 +370,9 @@ impl<'s, 'r> Bill<'s, 'r> {
 
     /// The credit that it lacked, as it was last looked at, if it is for want of credit that it has no room.
     fn dry(&self) -> Option<Dry> {
-        self.account()?.dry(self.level.as_ref()?, self.cost)
+        let lineage = self.brought.is_none().then_some(self.limit.lineage);
+        self.account()?
+            .dry(self.level.as_ref()?, self.cost, lineage)
     }
 
     /// Counts as demand what a look refused: no charge did.

@@ -13,7 +13,7 @@ use policy::model::{
 };
 use smallvec::SmallVec;
 
-use crate::compile::{CompileError, Compiler, LimitIndex};
+use crate::compile::{CompileError, Compiler, LimitIndex, Whose};
 use crate::request::Request;
 
 /// The trees of a policy.
@@ -62,7 +62,7 @@ impl Domains {
                 sharing: None,
                 disclose: true,
             };
-            let set = compiler.set(&rule, Mode::Enforce, &[stand_in])?;
+            let set = compiler.set(&rule, Mode::Enforce, &[stand_in], Whose::Rule)?;
             for limit in set.indexes() {
                 compiler.limits[limit.0 as usize].facts.envoy_name = Some(Arc::default());
             }
@@ -79,7 +79,8 @@ impl Domains {
         compiler: &mut Compiler<'_, '_>,
         found: &DescriptorLimit,
     ) -> Result<LimitIndex, CompileError> {
-        let set = compiler.set(&found.rule, found.mode, std::slice::from_ref(&found.limit))?;
+        let limits = std::slice::from_ref(&found.limit);
+        let set = compiler.set(&found.rule, found.mode, limits, Whose::Rule)?;
         let limit = set.indexes().next().expect("a set of one limit has one");
         let compiled = &mut compiler.limits[limit.0 as usize];
         compiled.quota_mode = found.quota_mode;

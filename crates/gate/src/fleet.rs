@@ -26,6 +26,23 @@ pub struct Fleet {
     pub revision: u64,
 }
 
+/// Which of a policy's limits counts a key, whatever its units: by this it is found again in a later policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lineage {
+    /// The hash of rule, window and algorithm.
+    pub(crate) limit: u64,
+    /// The hash of that and of whose it is: the rule's own, a plan's or a subject's.
+    pub(crate) whose: u64,
+}
+
+impl Lineage {
+    /// Whether both are of one rule, window and algorithm, whoever has them.
+    #[must_use]
+    pub const fn is_kin(self, other: Self) -> bool {
+        self.limit == other.limit
+    }
+}
+
 /// Credit that a request lacked at this node, and that the protocol may be asked for:
 /// [`Input::Need`](lease::node::Input::Need) has these fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +53,8 @@ pub struct Dry {
     pub terms: Terms,
     /// Units that the request wants.
     pub cost: u64,
+    /// Which limit of the policy it is; `None` if the request brought its own.
+    pub lineage: Option<Lineage>,
 }
 
 impl Dry {
@@ -46,6 +65,7 @@ impl Dry {
         meter: &Meter,
         level: &Level,
         cost: u64,
+        lineage: Option<Lineage>,
     ) -> Self {
         // The end of a window is a multiple of its length after the phase.
         let number = level.end.saturating_sub(phase(id, meter)) / meter.window_ns;
@@ -56,6 +76,7 @@ impl Dry {
             },
             terms: *terms,
             cost,
+            lineage,
         }
     }
 }

@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use lease::bucket::Bucket;
 use lease::terms::Terms;
+use lease::time::Wall;
 use policy::model::{
     ClientAddressReading, IdentityReading, Limit, LimitName, Policy, RuleName, Sharing,
 };
@@ -15,8 +17,9 @@ use policy::model::{
 use crate::compile::{CompileError, Compiled};
 use crate::decide;
 use crate::decision::{Decision, LimitFacts, LimitNumber};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Lineage};
 use crate::hash::{HashSecret, KeyHasher};
+use crate::leased;
 use crate::request::{Hits, Part};
 use crate::resolve::{Met, Resolved};
 use crate::table::Table;
@@ -141,6 +144,24 @@ impl Gate {
         Resolved::new(policy, &self.hasher, parts)
     }
 
+    /// Of each limit that a request meets, in the order of [`Decision::outcomes`]: the bucket that it shares with the
+    /// fleet at `now`, and under which terms; `None` if it shares none.
+    pub fn shared_buckets(
+        &self,
+        policy: &Compiled,
+        parts: &[Part<'_>],
+        now: Now,
+    ) -> Vec<Option<(Bucket, Terms)>> {
+        let resolved = self.resolve(policy, parts);
+        let bucket = |index: usize| {
+            let charge = &resolved.charges[index];
+            let terms = *resolved.terms(policy, index)?;
+            let subject = leased::subject(charge.bucket);
+            Some((subject.bucket_at(terms.slot_ns(), Wall(now.nanos())), terms))
+        };
+        (0..resolved.charges.len()).map(bucket).collect()
+    }
+
     /// Decides what was resolved.
     #[inline]
     #[must_use]
@@ -204,6 +225,13 @@ impl Compiled {
         self.limits
             .iter()
             .filter_map(|limit| Some((&limit.facts, limit.terms.as_ref()?)))
+    }
+
+    /// The same, by what a limit is found again by in a later policy.
+    pub fn lineages(&self) -> impl Iterator<Item = (Lineage, &Terms)> {
+        self.limits
+            .iter()
+            .filter_map(|limit| Some((limit.lineage, limit.terms.as_ref()?)))
     }
 
     /// The policy's number in the fleet; 0 of a node alone.

@@ -29,7 +29,7 @@ mod trie;
 
 pub use compile::{CompileError, Compiled};
 pub use decision::{Decision, Outcome, Refusal, Verdict};
-pub use fleet::{Dry, Fleet};
+pub use fleet::{Dry, Fleet, Lineage};
 pub use gate::{Gate, Snapshot};
 pub use matcher::Unmet;
 pub use request::{Hits, Part, Request};

@@ -86,6 +86,19 @@ impl Resolved {
         })
     }
 
+    /// How a charge is shared; `None` if this node counts it by itself.
+    pub(crate) fn terms<'r>(&'r self, compiled: &'r Compiled, index: usize) -> Option<&'r Terms> {
+        let charge = &self.charges[index];
+        let brought = self
+            .overrides
+            .iter()
+            .find(|own| usize::from(own.charge) == index);
+        match brought.filter(|_| charge.overridden) {
+            Some(brought) => brought.terms.as_ref(),
+            None => compiled.limit(charge.limit).terms.as_ref(),
+        }
+    }
+
     pub(crate) fn new(compiled: &Compiled, hasher: &KeyHasher, parts: &[Part<'_>]) -> Self {
         let mut resolved = Self::default();
         let mut trees = TreeMatches::default();
