@@ -275,11 +275,15 @@ impl Check {
             request: asked.request,
             hits: asked.hits,
         };
-        let decision = self.gate.check(policy, &[part], now);
+        let parts = [part];
+        let mut decision = self.gate.check(policy, &parts, now);
         if asking.takes_up(&decision) {
             return Response::default();
         }
-        let summary = Summary::of(&decision);
+        let fleet = self.fleet.as_ref();
+        let degraded = fleet::is_degraded(fleet, &self.gate, policy, &parts, now, &mut decision);
+        let mut summary = Summary::of(&decision);
+        summary.degraded = degraded;
         let response = reply.decision(&decision, &summary, asked.origin, asked.json);
         let elapsed = between(now, self.clock.now());
         let charge = Charge::of([asked.hits]);

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use policy::model::Sharing;
 
@@ -18,7 +19,7 @@ use crate::peers::{ClusterName, Identity, Member, NameError, NodeName};
 const MOST_MEMBERS: usize = 1000;
 
 /// Who belongs to the fleet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fleet {
     /// Its name.
     pub cluster: Option<ClusterName>,
@@ -32,6 +33,26 @@ pub struct Fleet {
     pub first_start: bool,
     /// How limits are shared that do not say.
     pub sharing: DefaultSharing,
+    /// After so long without an owner its limits' `on_degraded` applies.
+    pub degraded_after: Duration,
+    /// Under `fail_open`, so many times the limit is admitted then.
+    pub backstop_multiple: u32,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        let protocol = lease::config::Config::default();
+        Self {
+            cluster: None,
+            node: None,
+            members: Vec::new(),
+            data_dir: None,
+            first_start: false,
+            sharing: DefaultSharing::default(),
+            degraded_after: protocol.degraded_after,
+            backstop_multiple: protocol.backstop_multiple,
+        }
+    }
 }
 
 /// How limits are shared that do not say.

@@ -320,6 +320,19 @@ pub const KEYS: &[Key] = &[
         "How members share limits that do not say: `lease`, `fixed` or `local`."
     ),
     key!(
+        "fleet.degraded_after_ms",
+        fleet.degraded_after,
+        in within(200, HOUR_MS),
+        "After so long without an owner of limits its limits are enforced as their `on_degraded` says, and responses say \
+         `X-RateLimit-Degraded: true`."
+    ),
+    key!(
+        "fleet.backstop_multiple",
+        fleet.backstop_multiple,
+        in within(1, 1000),
+        "Under `on_degraded: fail_open`, a node that has lost a limit's owner admits so many times the limit by itself."
+    ),
+    key!(
         "peers.listen",
         peers.listen,
         "Where other members connect to: an IP address and a port, or `off`, and then there is no mesh."

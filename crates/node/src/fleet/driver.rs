@@ -3,12 +3,13 @@
 //! It reads the clock once for each thing that happens. It must never wait for anything but the next thing: not for a
 //! peer, not for a disk, not for a request.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use gate::leased::LeasedTable;
 use gate::{Dry, Gate};
 use lease::config::Config;
@@ -17,12 +18,14 @@ use lease::message::Envelope;
 use lease::node::{Boot, Event, FastPath, Identity, Input, Node, Output};
 use lease::time::{Instant, Now, Wall};
 use lease::view::View;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
+use super::degraded::Degraded;
 use super::disk::{DataDir, DataError, State};
 use super::saver::FloorSaver;
 use super::status::{Figures, Rounds, Status, StatusQuery};
 use super::store::Store;
+use super::terms::Tracked;
 use super::waiters::Waiters;
 use super::{Ask, Fleet, MOST_ASKING, MOST_WISHES};
 use store::ledger::DurableLedger;
@@ -143,6 +146,8 @@ impl Start {
         let saver =
             FloorSaver::start(self.data, state.starts, saved).map_err(StartError::Thread)?;
         let figures = Arc::new(ArcSwap::from_pointee(Figures::default()));
+        let degraded = Arc::new(ArcSwapOption::empty());
+        let policy = Arc::new(Notify::new());
         let Self {
             config: Config {
                 round, idle_pace, ..
@@ -161,8 +166,11 @@ impl Start {
             questions,
             floors,
             answers,
+            policy: Arc::clone(&policy),
             leaving,
         };
+        let tracked = Tracked::new(&gate.snapshot());
+        let shown_degraded = Arc::clone(&degraded);
         let shown = Arc::clone(&figures);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -176,6 +184,9 @@ impl Start {
                     node,
                     rounds: Rounds { round, idle_pace },
                     view,
+                    degraded_owners: BTreeSet::new(),
+                    degraded: shown_degraded,
+                    tracked,
                     gate,
                     clock,
                     transport,
@@ -194,6 +205,8 @@ impl Start {
             wishes,
             queries,
             figures,
+            policy,
+            degraded,
         };
         Ok((fleet, Running { leave, thread }))
     }
@@ -216,6 +229,7 @@ struct Events {
     questions: mpsc::Receiver<StatusQuery>,
     floors: mpsc::UnboundedReceiver<Wall>,
     answers: mpsc::UnboundedReceiver<Input>,
+    policy: Arc<Notify>,
     leaving: watch::Receiver<bool>,
 }
 
@@ -223,6 +237,10 @@ struct Driver {
     node: Node,
     rounds: Rounds,
     view: View,
+    /// Who has been out of contact for long, and what others are told of it.
+    degraded_owners: BTreeSet<NodeId>,
+    degraded: Arc<ArcSwapOption<Degraded>>,
+    tracked: Tracked,
     gate: Arc<Gate>,
     clock: Clock,
     transport: Arc<dyn Transport>,
@@ -244,6 +262,7 @@ impl Driver {
             mut questions,
             mut floors,
             mut answers,
+            policy,
             mut leaving,
         } = events;
         self.handle(Input::Timeout);
@@ -276,6 +295,9 @@ impl Driver {
                     }
                 }
                 Some(dry) = wishes.recv() => self.need(&dry),
+                () = policy.notified() => self.tracked.policy(&self.gate.snapshot()),
+                // A round that is due begins with whatever is handled.
+                () = std::future::ready(()), if self.tracked.has_changed() => self.retune(),
                 Some(query) = questions.recv() => self.answer(query),
                 () = tokio::time::sleep(self.until_timeout()) => self.handle(Input::Timeout),
             }
@@ -284,6 +306,7 @@ impl Driver {
                 break;
             }
         }
+        self.saver.finish(self.node.used());
         asks.close();
         self.waiters.give_up();
         while let Ok(ask) = asks.try_recv() {
@@ -324,11 +347,22 @@ impl Driver {
 
     fn need(&mut self, dry: &[Dry]) {
         for dry in dry {
+            self.tracked.learn(dry);
             self.handle(Input::Need {
                 bucket: dry.bucket,
                 terms: dry.terms,
                 cost: dry.cost,
             });
+        }
+    }
+
+    /// Tells the protocol some of the terms that another policy has changed.
+    fn retune(&mut self) {
+        for _ in 0..BATCH {
+            let Some((subject, terms)) = self.tracked.next_changed() else {
+                break;
+            };
+            self.handle(Input::Terms { subject, terms });
         }
     }
 
@@ -369,7 +403,19 @@ impl Driver {
         }
     }
 
-    fn tell(&self, event: Event) {
+    /// Shows surfaces who is out of contact.
+    fn show_degraded(&self) {
+        let owners = &self.degraded_owners;
+        let degraded = (!owners.is_empty()).then(|| {
+            Arc::new(Degraded {
+                views: vec![self.view.clone()],
+                owners: owners.clone(),
+            })
+        });
+        self.degraded.store(degraded);
+    }
+
+    fn tell(&mut self, event: Event) {
         let name = |node: NodeId| format!("{:016x}", node.0);
         match event {
             Event::BehindFloor { read, floor } => tracing::error!(
@@ -379,6 +425,8 @@ impl Driver {
             ),
             Event::PastFloor => tracing::info!(event = "clock_past_floor"),
             Event::Degraded(owner) => {
+                self.degraded_owners.insert(owner);
+                self.show_degraded();
                 tracing::error!(
                     event = "enforcement_degraded",
                     owner = name(owner),
@@ -386,6 +434,8 @@ impl Driver {
                 );
             }
             Event::Recovered(owner) => {
+                self.degraded_owners.remove(&owner);
+                self.show_degraded();
                 tracing::info!(event = "enforcement_recovered", owner = name(owner));
             }
             Event::OtherView { from, view } => tracing::error!(
@@ -427,6 +477,9 @@ impl Driver {
             return;
         }
         self.next_figures = now + FIGURES_EVERY;
+        let held = usize::try_from(self.node.stats().held).unwrap_or(usize::MAX);
+        let buckets = self.node.held().map(|held| held.bucket);
+        self.tracked.forget_unheld(held, buckets);
         let figures = Figures::of(
             &self.node,
             self.view.members.len(),

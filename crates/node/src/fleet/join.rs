@@ -106,7 +106,11 @@ pub async fn join(config: &Config, core: &Core) -> Result<Option<(Place, Running
         }
     };
     let start = Start {
-        config: Protocol::default(),
+        config: Protocol {
+            degraded_after: settings.degraded_after,
+            backstop_multiple: settings.backstop_multiple,
+            ..Protocol::default()
+        },
         node: me.node.id(),
         view: view(&settings.members),
         data,

@@ -4,21 +4,25 @@
 //! One thread of its own ([`driver`]) owns the protocol, so that neither a burst of requests nor a slow disk delays a
 //! round. Nothing here decides: what may be issued, spent and given up is `lease`'s to say.
 
+mod degraded;
 mod disk;
 mod driver;
 mod join;
 mod saver;
 mod status;
 mod store;
+mod terms;
 mod waiters;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use gate::{Decision, Dry, Verdict};
 use lease::node::FastPath;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
+use self::degraded::Degraded;
+pub(crate) use self::degraded::is_degraded;
 pub use self::disk::{DataDir, DataError, State};
 pub use self::driver::{Running, Start, StartError};
 pub use self::join::{JoinError, Place, join};
@@ -41,6 +45,10 @@ pub struct Fleet {
     queries: mpsc::Sender<StatusQuery>,
     /// Counters as of the last time they were put up.
     figures: Arc<ArcSwap<Figures>>,
+    /// Notified when the gate has another policy.
+    policy: Arc<Notify>,
+    /// While owners are out of contact for long.
+    degraded: Arc<ArcSwapOption<Degraded>>,
 }
 
 #[derive(Debug)]
@@ -64,6 +72,11 @@ impl Fleet {
     fn wish(&self, dry: &[Dry]) {
         // If too many do, the next request of the key wishes the same.
         let _ = self.wishes.try_send(dry.to_vec());
+    }
+
+    /// Says that the gate has another policy, so that what is held of limits that have changed follows at once.
+    pub fn policy_changed(&self) {
+        self.policy.notify_one();
     }
 
     /// Counters, for metrics. At most a second old.

@@ -14,7 +14,19 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// Hands floors to the thread. When it is dropped the thread ends, and gives the data directory free.
 #[derive(Debug)]
-pub struct FloorSaver(Sender<Wall>);
+pub struct FloorSaver {
+    floors: Sender<Floor>,
+    thread: thread::JoinHandle<()>,
+}
+
+/// What is to be written.
+#[derive(Debug)]
+enum Floor {
+    /// At least this.
+    AtLeast(Wall),
+    /// Exactly this, and nothing after it.
+    Last(Wall),
+}
 
 impl FloorSaver {
     /// Starts the thread. What has been saved comes out of `saved`; of floors that come in faster than the disk is,
@@ -28,21 +40,31 @@ impl FloorSaver {
         saved: UnboundedSender<Wall>,
     ) -> std::io::Result<Self> {
         let (floors, incoming) = channel();
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("leasehold-floor".to_owned())
             .spawn(move || save(&data, starts, &incoming, &saved))?;
-        Ok(Self(floors))
+        Ok(Self { floors, thread })
     }
 
     /// Has a floor saved.
     pub fn save(&self, floor: Wall) {
         // The thread ends only after this handle does.
-        let _ = self.0.send(floor);
+        let _ = self.floors.send(Floor::AtLeast(floor));
+    }
+
+    /// Has the latest time that was acted on saved in place of a floor above it, and waits for that: the next start is not
+    /// behind it then, however soon it comes. Nothing may be acted on any more.
+    pub fn finish(self, used: Wall) {
+        let _ = self.floors.send(Floor::Last(used));
+        if self.thread.join().is_err() {
+            tracing::error!(event = "floor_thread_panicked");
+        }
     }
 }
 
-fn save(data: &DataDir, starts: u64, incoming: &Receiver<Wall>, saved: &UnboundedSender<Wall>) {
+fn save(data: &DataDir, starts: u64, incoming: &Receiver<Floor>, saved: &UnboundedSender<Wall>) {
     let mut waiting: Option<Wall> = None;
+    let mut last: Option<Wall> = None;
     let mut failing = false;
     loop {
         let next = match waiting {
@@ -50,11 +72,24 @@ fn save(data: &DataDir, starts: u64, incoming: &Receiver<Wall>, saved: &Unbounde
             Some(_) => incoming.recv_timeout(RETRY),
         };
         match next {
-            Ok(floor) => waiting = waiting.max(Some(floor)),
+            Ok(Floor::AtLeast(floor)) => waiting = waiting.max(Some(floor)),
+            Ok(Floor::Last(used)) => last = Some(used),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        waiting = incoming.try_iter().map(Some).fold(waiting, Option::max);
+        for floor in incoming.try_iter() {
+            match floor {
+                Floor::AtLeast(floor) => waiting = waiting.max(Some(floor)),
+                Floor::Last(used) => last = Some(used),
+            }
+        }
+        if let Some(floor) = last {
+            if let Err(error) = data.save(State { starts, floor }) {
+                // A floor above it is there: a start that comes at once has to wait for that.
+                tracing::warn!(event = "clock_floor_not_saved", error_message = %error);
+            }
+            return;
+        }
         let Some(floor) = waiting else { continue };
         match data.save(State { starts, floor }) {
             Ok(()) => {
@@ -106,6 +141,22 @@ mod tests {
         let expected = State {
             starts: 3,
             floor: Wall(100),
+        };
+        assert_eq!(found, Some(expected));
+    }
+
+    #[test]
+    fn the_last_floor_is_exact_and_the_directory_free_once_it_is_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, _saved) = tokio::sync::mpsc::unbounded_channel();
+        let data = DataDir::open(folder.path()).unwrap();
+        let saver = FloorSaver::start(data, 3, sender).unwrap();
+        saver.save(Wall(1000));
+        saver.finish(Wall(400));
+        let found = DataDir::open(folder.path()).unwrap().state().unwrap();
+        let expected = State {
+            starts: 3,
+            floor: Wall(400),
         };
         assert_eq!(found, Some(expected));
     }

@@ -8,6 +8,8 @@ mod watch;
 
 use std::sync::{Mutex, PoisonError};
 
+use gate::time::Now;
+
 pub use self::source::{Bytes, Document, ReadError, Source, Version};
 pub use self::watch::{Pace, watch};
 use crate::metrics::{ErrorKind, Reload};
@@ -35,6 +37,13 @@ struct State {
     in_force: Version,
     /// What the log has told of a refused file, so that it tells each fault once.
     told: Option<String>,
+}
+
+/// The number of a policy that is put in force after the one with number `before`. Of two nodes' terms those with the
+/// larger number hold, so it is the time: what was put in force last, at whichever node, restarted or not. It leaves one
+/// number between the two.
+pub(crate) fn revision(now: Now, before: u64) -> u64 {
+    (now.nanos() / 1_000_000).max(before.saturating_add(2))
 }
 
 impl Reloader {
@@ -85,8 +94,8 @@ impl Reloader {
                 return Ok(None);
             }
             let document = self.source.understand(&bytes)?;
-            // Of two nodes' terms those with the larger number hold: a changed policy is a later one.
-            let revision = self.core.gate.snapshot().revision().saturating_add(1);
+            let before = self.core.gate.snapshot().revision();
+            let revision = revision(self.core.clock.now(), before);
             self.core
                 .gate
                 .install_revision(&document.policy, revision)?;
@@ -107,6 +116,9 @@ impl Reloader {
                 Reload::Unchanged
             }
             Ok(Some(document)) => {
+                if let Some(place) = &self.core.fleet {
+                    place.fleet.policy_changed();
+                }
                 telemetry.learn(self.core.gate.snapshot().limits());
                 telemetry.policy(Reload::Applied, document.version.as_str(), now);
                 tracing::info!(

@@ -130,11 +130,14 @@ impl Rls {
             .zip(&headers)
             .map(|(descriptor, headers)| attributes::part(request.domain(), &descriptor, headers))
             .collect();
-        let decision = self.gate.check(&policy, &parts, now);
+        let mut decision = self.gate.check(&policy, &parts, now);
         if asking.takes_up(&decision) {
             return Ok(RateLimitResponse::default());
         }
-        let summary = Summary::of(&decision);
+        let fleet = self.fleet.as_ref();
+        let degraded = fleet::is_degraded(fleet, &self.gate, &policy, &parts, now, &mut decision);
+        let mut summary = Summary::of(&decision);
+        summary.degraded = degraded;
         let refused = decision.verdict != Verdict::Admitted;
         let logged = self.access.selects(refused, now);
         let request_id = if refused || logged {

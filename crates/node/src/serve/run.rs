@@ -93,7 +93,7 @@ impl Core {
         } else {
             let fleet = gate::Fleet {
                 sharing: config.fleet.sharing.sharing(),
-                revision: 1,
+                revision: reload::revision(clock.now(), 0),
             };
             Gate::in_fleet(table, &hash_secret, policy, fleet)?
         };

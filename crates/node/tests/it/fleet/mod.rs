@@ -3,6 +3,7 @@
 //! What is admitted is counted here, apart from the protocol.
 
 mod answers;
+mod reload;
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -153,6 +154,11 @@ async fn in_contact(nodes: &[Node]) {
 
 /// Decides one request; the buckets that lack credit if it was refused.
 fn decide(gate: &Gate, now: Now) -> Result<(), Vec<Dry>> {
+    decide_and_tell(gate, now).0
+}
+
+/// The same, and what remains.
+fn decide_and_tell(gate: &Gate, now: Now) -> (Result<(), Vec<Dry>>, u64) {
     let part = Part {
         request: Request {
             method: Some("GET"),
@@ -163,10 +169,12 @@ fn decide(gate: &Gate, now: Now) -> Result<(), Vec<Dry>> {
     };
     let policy = gate.snapshot();
     let decision = gate.check(&policy, &[part], now);
-    match decision.verdict {
+    let remaining = decision.outcomes[0].remaining.unwrap();
+    let decided = match decision.verdict {
         Verdict::Admitted => Ok(()),
         Verdict::Refused(_) => Err(decision.dry.clone()),
-    }
+    };
+    (decided, remaining)
 }
 
 /// Asks and asks, until the owner says that nothing is left. How many were admitted.
