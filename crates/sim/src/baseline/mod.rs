@@ -7,6 +7,8 @@ mod central;
 mod fixed;
 mod gossip;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use lease::bucket::Bucket;
@@ -50,12 +52,12 @@ pub fn run(setup: &Setup, baseline: &mut dyn Baseline) -> Outcome {
     let mut chance = Chance::new(setup.seed);
     // A fleet's network draws from a stream of its own; without the same fork here it would be other traffic.
     let _ = chance.fork();
-    let mut flows = flows(setup, &mut chance);
+    let mut order = Order::new(flows(setup, &mut chance));
     let limits = Limits::new(&setup.keys, setup.nodes);
     let mut accounts = Accounts::default();
     accounts.lenient = true;
     let mut tally = Tally::default();
-    while let Some(arrival) = next(&mut flows, setup.end) {
+    while let Some(arrival) = order.next(setup.end) {
         let key = setup.keys[arrival.key];
         let units = key.terms.units;
         let wall = START.plus(Duration::from_nanos(arrival.at.0));
@@ -83,11 +85,32 @@ pub fn run(setup: &Setup, baseline: &mut dyn Baseline) -> Outcome {
     }
 }
 
-fn next(flows: &mut [Flow], end: At) -> Option<Arrival> {
-    flows
-        .iter_mut()
-        .filter_map(|flow| flow.when().map(|at| (at, flow)))
-        .filter(|(at, _)| *at < end)
-        .min_by_key(|(at, _)| *at)
-        .and_then(|(_, flow)| flow.take())
+/// The streams by when their next requests come; of one instant, the earlier in the setup first.
+struct Order {
+    flows: Vec<Flow>,
+    next: BinaryHeap<Reverse<(At, usize)>>,
+}
+
+impl Order {
+    fn new(flows: Vec<Flow>) -> Self {
+        let first = flows.iter().enumerate();
+        let next = first.filter_map(|(place, flow)| Some(Reverse((flow.when()?, place))));
+        Self {
+            next: next.collect(),
+            flows,
+        }
+    }
+
+    fn next(&mut self, end: At) -> Option<Arrival> {
+        let Reverse((at, place)) = self.next.pop()?;
+        if at >= end {
+            return None;
+        }
+        let flow = &mut self.flows[place];
+        let arrival = flow.take();
+        if let Some(at) = flow.when() {
+            self.next.push(Reverse((at, place)));
+        }
+        arrival
+    }
 }

@@ -144,12 +144,13 @@ fn streams(
     let steady = Arrivals::Steady {
         per_s: per_s * times,
     };
-    match chance.index(4) {
-        0 => streams.push(faulty(Place::Node(chance.index(nodes)), steady)),
-        1 => streams.push(faulty(Place::Random, steady)),
-        2 => streams.push(faulty(Place::Moving(chance.between(50, 900) * MS), steady)),
-        _ => streams.push(faulty(Place::Connections(nodes as u64), steady)),
-    }
+    let place_of = match chance.index(4) {
+        0 => Place::Node(chance.index(nodes)),
+        1 => Place::Random,
+        2 => Place::Moving(chance.between(50, 900) * MS),
+        _ => Place::Connections(nodes as u64),
+    };
+    streams.push(faulty(place_of, steady));
     if chance.happens(0.4) {
         let bursts = Arrivals::Bursts {
             count: key.terms.units,

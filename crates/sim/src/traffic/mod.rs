@@ -7,4 +7,4 @@ mod stream;
 
 pub use keys::{Choice, Zipf};
 pub(crate) use stream::{Arrival, Flow};
-pub use stream::{Arrivals, Place, Stream};
+pub use stream::{Arrivals, Logged, Place, Stream};

@@ -1,11 +1,13 @@
 //! One stream of requests.
 
+use std::sync::Arc;
+
 use super::keys::Choice;
 use crate::chance::Chance;
 use crate::fleet::At;
 
 /// When requests come.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Arrivals {
     /// Independently of each other, so many a second in the mean.
     Steady {
@@ -32,6 +34,24 @@ pub enum Arrivals {
         /// When it goes.
         until: At,
     },
+    /// As a log tells, in order of time; the log's keys are counted from `first_key` on in the run's list.
+    Logged {
+        /// The requests.
+        log: Arc<[Logged]>,
+        /// Where the log's keys begin in the run's list.
+        first_key: usize,
+    },
+}
+
+/// One request of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// When, counted from the stream's beginning, in nanoseconds.
+    pub after_ns: u64,
+    /// Its key, among the log's.
+    pub key: u32,
+    /// The node that it came to; none if the log does not tell, and the stream decides.
+    pub node: Option<u16>,
 }
 
 /// Which node a request comes to.
@@ -86,6 +106,8 @@ pub(crate) struct Flow {
     /// Of a burst: when each of its requests comes, latest first, and which period is next.
     burst: Vec<At>,
     period: u64,
+    /// Of a log: which of its requests is next.
+    logged: usize,
     next: Option<Arrival>,
 }
 
@@ -97,6 +119,7 @@ impl Flow {
             salt,
             burst: Vec::new(),
             period: 0,
+            logged: 0,
             next: None,
             stream,
         };
@@ -131,6 +154,10 @@ impl Flow {
                 from,
                 until,
             } => self.next_of_crowd(after, per_s, times, from, until),
+            Arrivals::Logged { .. } => {
+                self.next = self.next_logged();
+                return;
+            }
         };
         self.next = (at < self.stream.until).then(|| {
             let key = self.stream.keys.draw(&mut self.chance);
@@ -141,6 +168,28 @@ impl Flow {
                 cost: self.chance.between(self.stream.cost.0, self.stream.cost.1),
             }
         });
+    }
+
+    fn next_logged(&mut self) -> Option<Arrival> {
+        let Arrivals::Logged { log, first_key } = &self.stream.arrivals else {
+            return None;
+        };
+        let request = *log.get(self.logged)?;
+        let key = first_key + request.key as usize;
+        let at = self.stream.from.plus(request.after_ns);
+        if at >= self.stream.until {
+            return None;
+        }
+        self.logged += 1;
+        Some(Arrival {
+            at,
+            key,
+            node: match request.node {
+                Some(node) => usize::from(node) % self.nodes as usize,
+                None => self.node(key, at),
+            },
+            cost: self.chance.between(self.stream.cost.0, self.stream.cost.1),
+        })
     }
 
     fn poisson(&mut self, after: At, per_s: f64) -> At {
@@ -257,6 +306,25 @@ mod tests {
         for burst in seen.chunks(7) {
             assert!(burst[6].at.0 - burst[0].at.0 < 5_000_000);
         }
+    }
+
+    #[test]
+    fn a_log_comes_as_it_is_told() {
+        let request = |after_ns, key, node| Logged {
+            after_ns,
+            key,
+            node,
+        };
+        let log: Arc<[Logged]> = Arc::new([
+            request(0, 0, Some(4)),
+            request(5, 1, None),
+            request(5, 0, Some(2)),
+            request(20_000_000_000, 0, Some(1)),
+        ]);
+        let arrivals = Arrivals::Logged { log, first_key: 7 };
+        let seen = all(Place::Node(3), arrivals);
+        let told: Vec<_> = seen.iter().map(|a| (a.at.0, a.key, a.node)).collect();
+        assert_eq!(told, [(0, 7, 4), (5, 8, 3), (5, 7, 2)]);
     }
 
     #[test]
