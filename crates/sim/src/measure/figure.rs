@@ -4,7 +4,7 @@ use super::EVEN_ENOUGH;
 use super::report::{Report, Shares};
 use super::spread::Spread;
 use super::text::length;
-use crate::plot::{Axis, Figure, Line, Mark, Numbers, Panel, Place};
+use crate::plot::{Axis, Corner, Figure, Line, Mark, Numbers, Panel, Place};
 
 /// Points of a line, about, at most.
 const MOST_POINTS: usize = 800;
@@ -63,6 +63,7 @@ pub fn figure(report: &Report) -> Figure {
                     at: Place::Y(0.95),
                 },
             ],
+            legend: Corner::LowerRight,
         }],
     }
 }

@@ -6,7 +6,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{RelativeSize, register_font};
 
-use super::{Axis, Figure, Line, Mark, Numbers, Panel, Place, PlotError};
+use super::{Axis, Corner, Figure, Line, Mark, Numbers, Panel, Place, PlotError};
 
 /// How large a panel is, in pixels.
 const PANEL: (u32, u32) = (960, 380);
@@ -105,8 +105,13 @@ fn draw_panel<B: DrawingBackend>(
             .label(name.as_str())
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
     }
-    for (Line { name, points }, color) in panel.lines.iter().zip(COLORS.iter().cycle()) {
-        let style = ShapeStyle::from(color).stroke_width(2);
+    // The first are drawn widest, so that one that lies beneath another is seen at its sides.
+    let widths = (0..panel.lines.len() as u32)
+        .rev()
+        .map(|above| 2 + 2 * above.min(3));
+    let styles = COLORS.iter().cycle().zip(widths);
+    for (Line { name, points }, (color, width)) in panel.lines.iter().zip(styles) {
+        let style = ShapeStyle::from(color).stroke_width(width);
         chart
             .draw_series(LineSeries::new(points.iter().copied(), style))?
             .label(name.as_str())
@@ -114,7 +119,10 @@ fn draw_panel<B: DrawingBackend>(
     }
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
+        .position(match panel.legend {
+            Corner::UpperLeft => SeriesLabelPosition::UpperLeft,
+            Corner::LowerRight => SeriesLabelPosition::LowerRight,
+        })
         .margin(RelativeSize::Smaller(0.04))
         .background_style(WHITE.mix(0.85))
         .border_style(RGBColor(180, 180, 180))
@@ -164,6 +172,7 @@ mod tests {
                     name: "even enough".to_owned(),
                     at: Place::X(0.25),
                 }],
+                legend: Corner::UpperLeft,
             }],
         }
     }

@@ -28,6 +28,17 @@ pub struct Panel {
     pub lines: Vec<Line>,
     /// Heights or places that are marked across the panel.
     pub marks: Vec<Mark>,
+    /// Where the legend is in the way least.
+    pub legend: Corner,
+}
+
+/// A corner of a panel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Corner {
+    /// Above, at the left.
+    UpperLeft,
+    /// Below, at the right.
+    LowerRight,
 }
 
 /// An axis.
