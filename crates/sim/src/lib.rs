@@ -6,11 +6,16 @@
 pub mod baseline;
 pub mod chance;
 pub mod check;
+pub mod compare;
 pub mod fault;
 pub mod fleet;
 pub mod log;
 pub mod measure;
 pub mod net;
 pub mod plot;
+pub mod report;
 pub mod run;
+pub mod scenario;
 pub mod traffic;
+
+mod text;
