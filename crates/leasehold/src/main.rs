@@ -3,12 +3,14 @@
 //! Exit status: 0 all well; 1 the input has faults; 2 wrong usage, or something could not be read or started.
 
 mod format;
+mod logs;
 mod measure;
 mod output;
 mod policy;
 mod probe;
 mod secret;
 mod serve;
+mod simulate;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Tell from a fleet's access logs whether fixed shares of each limit would do.
     Measure(Box<measure::Arguments>),
+    /// Compare ways to share a limit on the same traffic, or try the protocol under faults.
+    Simulate(Box<simulate::Arguments>),
     /// Check, show, compare and explain policies.
     #[command(subcommand)]
     Policy(policy::Command),
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Measure(arguments) => measure::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Policy(command) => policy::run(&command),
         Command::Probe(arguments) => probe::run(&arguments),
     };

@@ -15,3 +15,4 @@ mod policies;
 mod policy_command;
 mod proxies;
 mod readme;
+mod simulate_command;
