@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by it, as it should")]
 
+mod docs;
 mod fleet;
 mod log;
 mod measure;
