@@ -73,6 +73,7 @@ impl Fleet {
                 "secret = \"file:{}\"\n\
                  drain.grace_ms = 0\n\
                  log.access = \"off\"\n\
+                 answer.dialect = \"github\"\n\
                  [fleet]\ncluster = \"test\"\nnode = \"n{from}\"\nmembers = [{}]\n\
                  data_dir = \"{}/n{from}\"\nfirst_start = true\n{peers}",
                 secret.display(),

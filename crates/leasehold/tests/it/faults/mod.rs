@@ -4,5 +4,7 @@
 //! machine may be busy.
 
 mod fleet;
+mod load;
 mod probe;
 mod relay;
+mod storm;
