@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use http::StatusCode;
 use tempfile::TempDir;
 
+use super::bus::Bus;
 use super::relay::{Open, Relay};
 use crate::harness::client::Client;
 use crate::harness::leasehold::Leasehold;
@@ -14,19 +15,21 @@ use crate::harness::{eventually, free_port};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     Mesh,
+    Nats,
 }
 
 /// Nodes named `n0`, `n1` and so on.
 pub struct Fleet {
     pub nodes: Vec<Leasehold>,
+    bus: Option<Bus>,
     wires: Vec<Wire>,
     _files: TempDir,
 }
 
-/// What one node's own connections to another go through.
+/// What a node's own connections to another go through, or those to the bus.
 struct Wire {
     from: usize,
-    to: usize,
+    to: Option<usize>,
     relay: Relay,
 }
 
@@ -47,43 +50,32 @@ impl Fleet {
         let files = TempDir::new().unwrap();
         let secret: PathBuf = files.path().join("secret");
         std::fs::write(&secret, "7".repeat(64)).unwrap();
-        let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
         let mut wires = Vec::new();
-        let mut nodes = Vec::new();
-        for from in 0..count {
-            let mut members = Vec::new();
-            for (to, port) in ports.iter().enumerate() {
-                let mut port = *port;
-                if from != to {
-                    let relay = Relay::to(port).await;
-                    port = relay.port;
-                    wires.push(Wire { from, to, relay });
-                }
-                members.push(format!(
-                    "{{ name = \"n{to}\", address = \"127.0.0.1:{port}\" }}"
-                ));
+        let mut bus = None;
+        let peers = match transport {
+            Transport::Mesh => mesh(count, &mut wires).await,
+            Transport::Nats => {
+                let bus = bus.insert(Bus::prepare());
+                bus.up().await;
+                over_bus(count, bus.port, &mut wires).await
             }
-            let peers = match transport {
-                Transport::Mesh => format!(
-                    "[peers]\nlisten = \"127.0.0.1:{}\"\ninsecure = true\n",
-                    ports[from]
-                ),
-            };
+        };
+        let nodes = peers.iter().enumerate().map(|(index, peers)| {
             let settings = format!(
                 "secret = \"file:{}\"\n\
                  drain.grace_ms = 0\n\
                  log.access = \"off\"\n\
                  answer.dialect = \"github\"\n\
-                 [fleet]\ncluster = \"test\"\nnode = \"n{from}\"\nmembers = [{}]\n\
-                 data_dir = \"{}/n{from}\"\nfirst_start = true\n{peers}",
+                 [fleet]\ncluster = \"test\"\nnode = \"n{index}\"\n\
+                 data_dir = \"{}/n{index}\"\nfirst_start = true\n{peers}",
                 secret.display(),
-                members.join(", "),
                 files.path().display(),
             );
-            nodes.push(Leasehold::prepare(policy, &settings));
-        }
+            Leasehold::prepare(policy, &settings)
+        });
         let mut fleet = Self {
-            nodes,
+            nodes: nodes.collect(),
+            bus,
             wires,
             _files: files,
         };
@@ -134,14 +126,17 @@ impl Fleet {
     /// Cuts a node's wires.
     pub fn cut(&self, node: usize, cut: Cut) {
         for wire in &self.wires {
-            let (out, into) = (wire.from == node, wire.to == node);
-            let cut = match cut {
-                Cut::Off => out || into,
-                Cut::Mute => out,
-                Cut::Deaf => into,
+            let own = wire.from == node;
+            let open = match (cut, wire.to) {
+                (Cut::Off, to) => (own || to == Some(node)).then_some(Open::NEITHER),
+                // Frames go one way only through each node's own connections.
+                (Cut::Mute, Some(_)) => own.then_some(Open::NEITHER),
+                (Cut::Deaf, Some(to)) => (to == node).then_some(Open::NEITHER),
+                (Cut::Mute, None) => own.then_some(Open::BACKWARD),
+                (Cut::Deaf, None) => own.then_some(Open::FORWARD),
             };
-            if cut {
-                wire.relay.set(Open::NEITHER);
+            if let Some(open) = open {
+                wire.relay.set(open);
             }
         }
     }
@@ -152,4 +147,55 @@ impl Fleet {
             wire.relay.set(Open::BOTH);
         }
     }
+
+    /// The bus, if there is one.
+    pub fn bus(&mut self) -> &mut Bus {
+        self.bus.as_mut().expect("the test has a fleet on a bus")
+    }
+}
+
+/// Wires from each node to each other. The settings of each node.
+async fn mesh(count: usize, wires: &mut Vec<Wire>) -> Vec<String> {
+    let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
+    let mut peers = Vec::new();
+    for from in 0..count {
+        let mut members = Vec::new();
+        for (to, port) in ports.iter().enumerate() {
+            let mut port = *port;
+            if from != to {
+                let relay = Relay::to(port).await;
+                port = relay.port;
+                let to = Some(to);
+                wires.push(Wire { from, to, relay });
+            }
+            members.push(format!(
+                "{{ name = \"n{to}\", address = \"127.0.0.1:{port}\" }}"
+            ));
+        }
+        peers.push(format!(
+            "members = [{}]\n[peers]\nlisten = \"127.0.0.1:{}\"\ninsecure = true\n",
+            members.join(", "),
+            ports[from]
+        ));
+    }
+    peers
+}
+
+/// Wires from each node to the bus. The settings of each node.
+async fn over_bus(count: usize, bus: u16, wires: &mut Vec<Wire>) -> Vec<String> {
+    let members: Vec<String> = (0..count)
+        .map(|index| format!("{{ name = \"n{index}\" }}"))
+        .collect();
+    let mut peers = Vec::new();
+    for from in 0..count {
+        let relay = Relay::to(bus).await;
+        peers.push(format!(
+            "members = [{}]\n[nats]\nservers = [\"nats://127.0.0.1:{}\"]\nplaintext = true\n",
+            members.join(", "),
+            relay.port
+        ));
+        let to = None;
+        wires.push(Wire { from, to, relay });
+    }
+    peers
 }

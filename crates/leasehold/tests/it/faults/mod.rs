@@ -3,6 +3,7 @@
 //! What is admitted is counted at the clients. Safety is asserted strictly; liveness with time to spare, because the
 //! machine may be busy.
 
+mod bus;
 mod fleet;
 mod load;
 mod probe;

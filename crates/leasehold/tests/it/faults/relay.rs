@@ -21,6 +21,14 @@ impl Open {
         forward: true,
         backward: true,
     };
+    pub const FORWARD: Self = Self {
+        forward: true,
+        backward: false,
+    };
+    pub const BACKWARD: Self = Self {
+        forward: false,
+        backward: true,
+    };
     pub const NEITHER: Self = Self {
         forward: false,
         backward: false,

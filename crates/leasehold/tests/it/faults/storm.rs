@@ -95,10 +95,7 @@ impl Storm {
     async fn cut_off(&mut self) {
         self.fleet.cut(3, Cut::Off);
         self.missed(3).await;
-        eventually("the node to miss all others", async || {
-            (self.fleet.contacts(3).await == 0).then_some(())
-        })
-        .await;
+        self.alone(3).await;
         self.load.windows(5).await;
         self.fleet.mend();
         self.recovered("one cut off for five windows").await;
@@ -137,6 +134,25 @@ impl Storm {
         self.recovered("all killed at once").await;
     }
 
+    /// Nobody hears anybody, and then all come back at once.
+    async fn without_bus(&mut self) {
+        self.fleet.bus().kill();
+        for node in 0..NODES {
+            self.alone(node).await;
+        }
+        self.load.windows(3).await;
+        self.fleet.bus().up().await;
+        self.recovered("the bus killed for three windows").await;
+    }
+
+    /// Waits until a node is in contact with nobody.
+    async fn alone(&self, node: usize) {
+        eventually("a node to miss all others", async || {
+            (self.fleet.contacts(node).await == 0).then_some(())
+        })
+        .await;
+    }
+
     /// What was measured, for people.
     fn print(&self, transport: Transport) {
         eprintln!("over {transport:?}:");
@@ -153,20 +169,39 @@ impl Storm {
             );
         }
     }
+
+    /// Everything that both transports go through.
+    async fn all(&mut self) {
+        self.killed().await;
+        self.frozen().await;
+        self.cut_off().await;
+        self.muted().await;
+        self.rolled().await;
+        self.crashed().await;
+    }
+
+    fn end(self, transport: Transport) {
+        self.print(transport);
+        // The long quotas were used, so that their bound was at stake.
+        for limit in [Limit::Long, Limit::Durable] {
+            let admitted = self.load.admitted(limit);
+            assert!(admitted > 0, "{limit:?}");
+            eprintln!("{limit:?}: {admitted} of {} admitted", limit.units());
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_the_mesh_no_fault_admits_more() {
     let mut storm = Storm::start(Transport::Mesh).await;
-    storm.killed().await;
-    storm.frozen().await;
-    storm.cut_off().await;
-    storm.muted().await;
-    storm.rolled().await;
-    storm.crashed().await;
-    storm.print(Transport::Mesh);
-    // The long quotas were used, so that their bound was at stake.
-    for limit in [Limit::Long, Limit::Durable] {
-        assert!(storm.load.admitted(limit) > 0, "{limit:?}");
-    }
+    storm.all().await;
+    storm.end(Transport::Mesh);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_nats_no_fault_admits_more() {
+    let mut storm = Storm::start(Transport::Nats).await;
+    storm.without_bus().await;
+    storm.all().await;
+    storm.end(Transport::Nats);
 }
