@@ -204,7 +204,7 @@ impl Load {
 async fn client_at(port: u16, number: u64, tally: Arc<Mutex<Tally>>) {
     let mut pace = tokio::time::interval(EVERY);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut connection = None;
+    let mut asker = Asker::at(port);
     for turn in 0_u64.. {
         pace.tick().await;
         let limit = ROUND[usize::try_from((turn + number) % ROUND.len() as u64).unwrap()];
@@ -213,14 +213,9 @@ async fn client_at(port: u16, number: u64, tally: Arc<Mutex<Tally>>) {
             Limit::Hot | Limit::Long | Limit::Durable => 0,
         };
         // A node that is not there: again at the next turn.
-        let Some(mut sender) = connect(connection.take(), port).await else {
+        let Some(Answer { end, admitted }) = asker.ask(limit.path(), key).await else {
             continue;
         };
-        let asked = ask(&mut sender, limit, key);
-        let Ok(Some((end, admitted))) = tokio::time::timeout(PATIENCE, asked).await else {
-            continue;
-        };
-        connection = Some(sender);
         let mut tally = tally.lock().unwrap();
         let answers = tally.entry(Window { limit, key, end }).or_default();
         if admitted {
@@ -231,42 +226,73 @@ async fn client_at(port: u16, number: u64, tally: Arc<Mutex<Tally>>) {
     }
 }
 
-type Sender = SendRequest<Empty<Bytes>>;
-
-async fn connect(kept: Option<Sender>, port: u16) -> Option<Sender> {
-    if let Some(mut kept) = kept
-        && kept.ready().await.is_ok()
-    {
-        return Some(kept);
-    }
-    let stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
-    stream.set_nodelay(true).unwrap();
-    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .ok()?;
-    tokio::spawn(connection);
-    Some(sender)
+/// What a node said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The end of the window that answered, in seconds since 1970, rounded up.
+    pub end: u64,
+    pub admitted: bool,
 }
 
-/// The end of the window that answered, and whether it admitted. `None` if the connection broke off.
-async fn ask(sender: &mut Sender, limit: Limit, key: u64) -> Option<(u64, bool)> {
-    let request = Request::get("/v1/check")
-        .header("host", "api.example")
-        .header("x-forwarded-method", "GET")
-        .header("x-forwarded-uri", limit.path())
-        .header("x-key", key)
-        .body(Empty::new())
-        .unwrap();
-    let (head, body) = sender.send_request(request).await.ok()?.into_parts();
-    body.collect().await.ok()?;
-    let admitted = match head.status {
-        StatusCode::OK => true,
-        StatusCode::TOO_MANY_REQUESTS => false,
-        other => panic!("{other} for {limit:?}"),
-    };
-    let end = head
-        .headers
-        .get("x-ratelimit-reset")
-        .unwrap_or_else(|| panic!("no reset: {:?}", head.headers));
-    Some((end.to_str().unwrap().parse().unwrap(), admitted))
+/// Asks one node, on one connection for as long as that lasts.
+pub struct Asker {
+    port: u16,
+    sender: Option<SendRequest<Empty<Bytes>>>,
+}
+
+impl Asker {
+    pub const fn at(port: u16) -> Self {
+        Self { port, sender: None }
+    }
+
+    /// Asks for a path, with a key in `x-key`. `None` if there was no whole answer.
+    pub async fn ask(&mut self, path: &str, key: u64) -> Option<Answer> {
+        let asking = self.ask_and_wait(path, key);
+        let answer = tokio::time::timeout(PATIENCE, asking).await.ok().flatten();
+        if answer.is_none() {
+            self.sender = None;
+        }
+        answer
+    }
+
+    async fn ask_and_wait(&mut self, path: &str, key: u64) -> Option<Answer> {
+        let request = Request::get("/v1/check")
+            .header("host", "api.example")
+            .header("x-forwarded-method", "GET")
+            .header("x-forwarded-uri", path)
+            .header("x-key", key)
+            .body(Empty::new())
+            .unwrap();
+        let sender = self.connected().await?;
+        let (head, body) = sender.send_request(request).await.ok()?.into_parts();
+        body.collect().await.ok()?;
+        let admitted = match head.status {
+            StatusCode::OK => true,
+            StatusCode::TOO_MANY_REQUESTS => false,
+            other => panic!("{other} for {path}"),
+        };
+        let end = head
+            .headers
+            .get("x-ratelimit-reset")
+            .unwrap_or_else(|| panic!("no reset: {:?}", head.headers));
+        let end = end.to_str().unwrap().parse().unwrap();
+        Some(Answer { end, admitted })
+    }
+
+    async fn connected(&mut self) -> Option<&mut SendRequest<Empty<Bytes>>> {
+        let ready = match &mut self.sender {
+            Some(sender) => sender.ready().await.is_ok(),
+            None => false,
+        };
+        if !ready {
+            let stream = TcpStream::connect(("127.0.0.1", self.port)).await.ok()?;
+            stream.set_nodelay(true).unwrap();
+            let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+                .await
+                .ok()?;
+            tokio::spawn(connection);
+            self.sender = Some(sender);
+        }
+        self.sender.as_mut()
+    }
 }

@@ -4,6 +4,7 @@
 //! machine may be busy.
 
 mod bus;
+mod cases;
 mod fleet;
 mod load;
 mod probe;
