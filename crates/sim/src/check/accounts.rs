@@ -8,6 +8,9 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use lease::bucket::{Bucket, Subject};
+use lease::terms::Terms;
+
+use super::spans::Spans;
 
 use crate::fleet::At;
 
@@ -45,11 +48,21 @@ pub(crate) struct Accounts {
     buckets: HashMap<Bucket, Account, BuildHasherDefault<ById>>,
     /// The first fault found.
     pub(crate) over: Option<OverAdmission>,
+    /// Limits that are counted in slots.
+    pub(crate) spans: Spans,
     /// Whether a limit may be exceeded: with `fail_open`, or by a mode that promises nothing.
     pub(crate) lenient: bool,
 }
 
 impl Accounts {
+    /// For these limits.
+    pub(crate) fn new(limits: impl Iterator<Item = (Subject, Terms)>) -> Self {
+        Self {
+            spans: Spans::new(limits),
+            ..Self::default()
+        }
+    }
+
     /// The account of a bucket, made with `allowance` if it is new.
     fn account(&mut self, bucket: Bucket, allowance: u64) -> &mut Account {
         match self.buckets.entry(bucket) {
@@ -70,11 +83,14 @@ impl Accounts {
         let account = self.account(bucket, allowance);
         account.live += units;
         let now = *account;
-        self.check(at, bucket, now);
+        if !self.spans.more(at, bucket, now.allowance, units) {
+            self.check(at, bucket, now);
+        }
     }
 
     /// A table lost units that nobody spent: taken back, forgotten, gone with its process.
     pub(crate) fn gone(&mut self, bucket: Bucket, units: u64) {
+        self.spans.gone(bucket, units);
         if let Some(account) = self.buckets.get_mut(&bucket) {
             account.live = account.live.saturating_sub(units);
         }
@@ -83,14 +99,18 @@ impl Accounts {
     /// A request was admitted from a table.
     pub(crate) fn admitted(&mut self, at: At, bucket: Bucket, allowance: u64, units: u64) {
         let account = self.account(bucket, allowance);
+        let unseen = units.saturating_sub(account.live);
         account.live = account.live.saturating_sub(units);
         account.admitted += units;
         let now = *account;
-        self.check(at, bucket, now);
+        if !self.spans.more(at, bucket, now.allowance, unseen) {
+            self.check(at, bucket, now);
+        }
     }
 
     /// The allowance of a limit's buckets has grown, at some node at least: those that live may admit as much.
     pub(crate) fn raise(&mut self, subject: Subject, allowance: u64) {
+        self.spans.raise(subject, allowance);
         for (bucket, account) in &mut self.buckets {
             if bucket.subject == subject {
                 account.allowance = account.allowance.max(allowance);

@@ -2,8 +2,10 @@
 //! a failing run is made small.
 
 mod swarm;
+mod world;
 
 pub use swarm::{Swarm, swarm};
+pub use world::World;
 
 use crate::fleet::At;
 use crate::net::Link;

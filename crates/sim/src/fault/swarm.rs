@@ -5,9 +5,9 @@ use lease::bucket::Subject;
 use lease::config::Config;
 use lease::terms::{Mode, OnDegraded, Shape, Terms};
 
-use super::{Fault, Planned};
+use super::{Fault, Planned, World};
 use crate::chance::Chance;
-use crate::fleet::{At, Key, Setup};
+use crate::fleet::{At, Key, Setup, Stores};
 use crate::net::{Delay, Link};
 use crate::traffic::{Arrivals, Choice, Place, Stream};
 
@@ -22,6 +22,8 @@ pub struct Swarm {
     pub most_nodes: usize,
     /// How long faults go on, in nanoseconds, at most.
     pub most_faulty_ns: u64,
+    /// What there is besides fixed windows.
+    pub world: World,
 }
 
 impl Default for Swarm {
@@ -29,6 +31,7 @@ impl Default for Swarm {
         Self {
             most_nodes: 7,
             most_faulty_ns: 4 * SECOND,
+            world: World::Windows,
         }
     }
 }
@@ -38,9 +41,12 @@ impl Default for Swarm {
 pub fn swarm(seed: u64, swarm: Swarm) -> Setup {
     let mut chance = Chance::new(seed ^ 0x7377_6172_6d00);
     let nodes = chance.between(2, swarm.most_nodes.max(2) as u64) as usize;
-    let keys: Vec<Key> = (0..chance.between(1, 3))
+    let mut keys: Vec<Key> = (0..chance.between(1, 3))
         .map(|_| key(&mut chance))
         .collect();
+    let mut own = Chance::new(seed ^ 0x776f_726c_6400);
+    let world = swarm.world.drawn(&mut own);
+    world.limits(&mut keys, &mut own);
     let heal = At(chance.between(swarm.most_faulty_ns / 4, swarm.most_faulty_ns));
     // A process that starts again is behind its floor for up to a second; holdback, absence and authority take a few
     // rounds and the window that has begun.
@@ -78,7 +84,7 @@ pub fn swarm(seed: u64, swarm: Swarm) -> Setup {
             }
         })
         .collect();
-    Setup {
+    let mut setup = Setup {
         seed,
         nodes,
         config: config(&mut chance),
@@ -92,7 +98,10 @@ pub fn swarm(seed: u64, swarm: Swarm) -> Setup {
         heal: Some(heal),
         measure,
         end,
-    }
+        stores: Stores::default(),
+    };
+    world.surround(&mut setup, &mut own);
+    setup
 }
 
 fn key(chance: &mut Chance) -> Key {

@@ -2,7 +2,6 @@
 //! writes its clock floor, and wakes the requests that wait.
 
 use lease::bucket::Bucket;
-use lease::durable::{Change, StoreAnswer};
 use lease::message::Envelope;
 use lease::node::{Event as NodeEvent, FastPath, Input, Node, Output};
 use lease::time::Wall;
@@ -22,10 +21,11 @@ impl World<'_> {
         let nonce = self.chance.bits();
         let seed = self.chance.bits();
         let at = self.at;
-        let machine = &mut self.machines[place];
-        if machine.process.is_some() {
+        let machine = &self.machines[place];
+        if machine.process.is_some() || !self.open_ledger(place) {
             return;
         }
+        let machine = &mut self.machines[place];
         let (identity, boot) = machine.boot(nonce);
         let now = machine.clock.now(at);
         let config = self.setup.config.clone();
@@ -52,6 +52,7 @@ impl World<'_> {
         let Some(process) = self.machines[place].die(reached) else {
             return;
         };
+        self.machines[place].ledger.close(self.stores.bits());
         self.tally.process(process.node.stats());
         self.watched(place).drop_all();
         let at = self.at;
@@ -106,11 +107,8 @@ impl World<'_> {
                     self.woken(place, bucket, outcome, inputs);
                 }
                 Some(Output::SaveFloor(floor)) => self.write(place, floor),
-                // No run has a store of durable limits: nothing is authorized.
-                Some(Output::Load(bucket) | Output::Authorize(Change { bucket, .. })) => {
-                    let answer = StoreAnswer::Refused;
-                    inputs.push(Input::Store { bucket, answer });
-                }
+                Some(Output::Load(bucket)) => self.ask(place, bucket, None),
+                Some(Output::Authorize(change)) => self.ask(place, change.bucket, Some(change)),
                 Some(Output::Event(event)) => self.tally.saw(name(&event)),
             }
         }

@@ -8,6 +8,7 @@ use lease::time::Wall;
 
 use super::clock::Clock;
 use super::credit::Exact;
+use super::durable::OwnLedger;
 use super::queue::{At, Event};
 
 /// What survives a crash.
@@ -49,6 +50,7 @@ pub(crate) struct Machine {
     pub(crate) id: NodeId,
     pub(crate) clock: Clock,
     pub(crate) disk: Disk,
+    pub(crate) ledger: OwnLedger,
     pub(crate) table: Exact,
     pub(crate) process: Option<Process>,
     /// How many processes ran here: events for an earlier one are void.
@@ -65,6 +67,7 @@ impl Machine {
             id,
             clock,
             disk: Disk::default(),
+            ledger: OwnLedger::default(),
             table: Exact::default(),
             process: None,
             start: 0,

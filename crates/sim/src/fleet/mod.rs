@@ -8,6 +8,7 @@ mod apply;
 mod clock;
 mod credit;
 mod drive;
+mod durable;
 mod limits;
 mod machine;
 mod outcome;
@@ -27,7 +28,7 @@ pub(crate) use limits::Limits;
 pub(crate) use outcome::shares;
 pub use outcome::{Failure, Outcome, Share};
 pub use queue::At;
-pub use setup::{Key, Setup};
+pub use setup::{Key, Ledger, Setup, Stores};
 pub use tally::Tally;
 
 use crate::chance::Chance;
@@ -35,6 +36,7 @@ use crate::check::Accounts;
 use crate::net::{Post, Wires};
 use crate::traffic::Flow;
 use clock::Clock;
+use durable::Durable;
 use machine::Machine;
 use queue::{Event, Queue};
 use trace::{Digest, Trace};
@@ -51,12 +53,14 @@ pub(crate) struct World<'a> {
     flows: Vec<Flow>,
     limits: Limits,
     accounts: Accounts,
+    durable: Durable,
     trace: Trace,
     digest: Digest,
     tally: Tally,
-    /// Draws of the network; of all else.
+    /// Draws of the network; of all else, but for the stores.
     net: Chance,
     chance: Chance,
+    stores: Chance,
     failure: Option<Failure>,
 }
 
@@ -115,12 +119,14 @@ impl<'a> World<'a> {
             post: Post::default(),
             flows,
             limits: Limits::new(&setup.keys, setup.nodes),
-            accounts: Accounts::default(),
+            accounts: Accounts::new(setup.keys.iter().map(|key| (key.subject, key.terms))),
+            durable: Durable::default(),
             trace: Trace::of(told),
             digest: Digest::new(),
             tally: Tally::default(),
             net,
             chance,
+            stores: Chance::new(setup.seed ^ 0x7374_6f72_6573),
             failure: None,
         }
     }
@@ -154,6 +160,9 @@ impl<'a> World<'a> {
             if let Some(over) = self.accounts.over.take() {
                 self.failure = Some(Failure::OverAdmission(over));
             }
+            if let Some(over) = self.accounts.spans.over.take() {
+                self.failure = Some(Failure::OverSpan(over));
+            }
         }
         for machine in &self.machines {
             if let Some(process) = &machine.process {
@@ -167,7 +176,9 @@ impl<'a> World<'a> {
         let machine = match event {
             Event::Deliver { letter } => Some(self.post.to(letter)),
             Event::Wake { machine, .. } | Event::Written { machine, .. } => Some(machine),
-            Event::Arrival { .. } | Event::Fault { .. } | Event::Heal => None,
+            Event::Answered { question } => Some(self.durable.asker(question)),
+            Event::Asked { question } => self.at_own_ledger(question),
+            Event::Arrival { .. } | Event::Fault { .. } | Event::Heal | Event::Again { .. } => None,
         };
         if let Some(machine) = machine
             && let Some(kept) = &mut self.machines[usize::from(machine)].stopped
@@ -186,6 +197,9 @@ impl<'a> World<'a> {
             Event::Arrival { source } => self.arrival(source as usize),
             Event::Fault { step } => self.fault(step as usize),
             Event::Heal => self.heal(),
+            Event::Asked { question } => self.asked(question),
+            Event::Answered { question } => self.answered(question),
+            Event::Again { machine } => self.start(usize::from(machine)),
         }
     }
 }

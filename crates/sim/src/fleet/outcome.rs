@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use lease::bucket::Bucket;
 use lease::node::StartError;
+use lease::terms::Shape;
 
 use super::World;
 use super::clock::START;
 use super::limits::Limits;
 use super::setup::Setup;
 use super::tally::Tally;
-use crate::check::{Accounts, OverAdmission, Starved, starved};
+use crate::check::{Accounts, OverAdmission, OverSpan, Starved, starved};
 
 /// What a checker found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -18,9 +19,15 @@ pub enum Failure {
     /// Rule S6 is broken.
     #[error(transparent)]
     OverAdmission(#[from] OverAdmission),
+    /// The bound of a sliding window or a token bucket is broken.
+    #[error(transparent)]
+    OverSpan(#[from] OverSpan),
     /// A node cannot start: the setup is wrong.
     #[error("a node does not start: {0}")]
     Start(StartError),
+    /// A ledger's own file cannot be used, though no more than power was lost.
+    #[error("the ledger of durable limits: {0}")]
+    Ledger(String),
     /// A node says what cannot be written.
     #[error("a message cannot be written: {0}")]
     Unwritable(wire::peer::EncodeError),
@@ -94,7 +101,12 @@ pub(crate) fn shares(setup: &Setup, limits: &Limits, accounts: &Accounts) -> Vec
         .filter(|(_, account)| account.asked > 0)
         .filter_map(|(&bucket, account)| {
             let key = limits.place(bucket.subject)?;
-            let window_ns = setup.keys[key].terms.window_ns;
+            let terms = setup.keys[key].terms;
+            if terms.shape != Shape::FixedWindow {
+                // What is due in one slot depends on the slots before it.
+                return None;
+            }
+            let window_ns = terms.window_ns;
             let whole = bucket.start(window_ns) >= first && bucket.end(window_ns) <= last;
             whole.then(|| Share {
                 key,

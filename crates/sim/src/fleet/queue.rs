@@ -38,6 +38,12 @@ pub(crate) enum Event {
     Fault { step: u32 },
     /// Nothing is wrong any more.
     Heal,
+    /// A question reaches the ledger of durable limits; its place in [`super::durable::Durable`].
+    Asked { question: u32 },
+    /// Its answer, or the end of the wait for one, reaches who asked.
+    Answered { question: u32 },
+    /// A process starts on a machine that lost its power.
+    Again { machine: u16 },
 }
 
 /// The queue.

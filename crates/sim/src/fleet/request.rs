@@ -40,7 +40,7 @@ impl World<'_> {
         let now = machine.clock.now(self.at);
         let bucket = self.setup.keys[arrival.key]
             .subject
-            .bucket_at(terms.window_ns, now.wall);
+            .bucket_at(terms.slot_ns(), now.wall);
         let mut table = self.watched(place);
         table.ask(bucket, arrival.cost);
         if table.take(bucket, arrival.cost) == Taken::Yes {

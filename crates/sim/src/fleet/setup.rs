@@ -18,6 +18,30 @@ pub struct Key {
     pub terms: Terms,
 }
 
+/// Where the ledger of durable limits lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ledger {
+    /// Nowhere: nothing is authorized.
+    #[default]
+    Nowhere,
+    /// In a store that all members reach, most of the time.
+    Shared,
+    /// In each owner's own directory.
+    Own,
+    /// The same, on disks that say that they have written what they have not. Rule broken: for mutants.
+    OwnOnLyingDisks,
+}
+
+/// What lasts outside the processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stores {
+    /// The ledger of durable limits.
+    pub ledger: Ledger,
+    /// How many questions to a shared ledger, or their answers, get lost or come late, from 0 to 1; how many writes to
+    /// one's own are cut short by a crash of the machine.
+    pub faults: f64,
+}
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -37,6 +61,8 @@ pub struct Setup {
     pub clock_errors_ns: Vec<i64>,
     /// How long a write to the disk takes at most, in nanoseconds.
     pub disk_ns: u64,
+    /// What lasts outside the processes.
+    pub stores: Stores,
     /// What goes wrong, in order of time.
     pub plan: Vec<Planned>,
     /// From here on nothing is wrong any more: links, clocks and processes are well.

@@ -6,7 +6,7 @@ use lease::terms::{Mode, OnDegraded, Shape, Terms};
 use super::{Demand, Limit, Outage, Scenario, Traffic, What};
 use crate::chance::Chance;
 use crate::fault::{Fault, Planned};
-use crate::fleet::{At, Key, Setup};
+use crate::fleet::{At, Key, Setup, Stores};
 use crate::traffic::{Arrivals, Choice, Stream, Zipf};
 
 /// How far a healthy fleet's clocks may be off, in nanoseconds.
@@ -31,6 +31,7 @@ pub fn setup(scenario: &Scenario) -> Setup {
             .map(|_| chance.below(CLOCK_ERROR_NS) as i64)
             .collect(),
         disk_ns: DISK_NS,
+        stores: Stores::default(),
         plan: plan(scenario),
         heal: None,
         judged: false,
