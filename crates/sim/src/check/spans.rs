@@ -101,19 +101,21 @@ impl Spans {
         slot.units += units;
         slot.allowance = slot.allowance.max(allowance);
         if units > 0 && self.over.is_none() {
-            self.over = limit.over(bucket.window.0).map(|(from, last, units, allowed)| {
-                let bucket = Bucket {
-                    window: lease::bucket::WindowId(last),
-                    ..bucket
-                };
-                OverSpan {
-                    bucket,
-                    from,
-                    units,
-                    allowed,
-                    at,
-                }
-            });
+            self.over = limit
+                .over(bucket.window.0)
+                .map(|(from, last, units, allowed)| {
+                    let bucket = Bucket {
+                        window: lease::bucket::WindowId(last),
+                        ..bucket
+                    };
+                    OverSpan {
+                        bucket,
+                        from,
+                        units,
+                        allowed,
+                        at,
+                    }
+                });
         }
         true
     }
@@ -179,8 +181,14 @@ impl Limit {
                     sum += slot.units;
                     before = Some(number);
                     if level >= most {
-                        let allowed = u128::from(burst) + inflow * u128::from(number - from) / window;
-                        return Some((from, number, sum, u64::try_from(allowed).unwrap_or(u64::MAX)));
+                        let allowed =
+                            u128::from(burst) + inflow * u128::from(number - from) / window;
+                        return Some((
+                            from,
+                            number,
+                            sum,
+                            u64::try_from(allowed).unwrap_or(u64::MAX),
+                        ));
                     }
                 }
                 None
@@ -230,7 +238,10 @@ mod tests {
         assert_eq!(spans.over, None, "4 in slot 111 and 5 in slot 121");
         spans.more(At(3), slot(105), 10, 1);
         let over = spans.over.expect("11 of 10 in slots 100 to 110");
-        assert_eq!((over.from, over.bucket.window.0, over.units), (100, 110, 11));
+        assert_eq!(
+            (over.from, over.bucket.window.0, over.units),
+            (100, 110, 11)
+        );
     }
 
     #[test]
@@ -244,8 +255,8 @@ mod tests {
         assert_eq!(spans.over, None);
         // A late unit of an earlier slot counts as much.
         spans.more(At(1), slot(55), 10, 1);
-        let over = spans.over.expect("16 of 15 in slots 50 to 59");
-        assert_eq!((over.from, over.units), (50, 12));
+        let over = spans.over.expect("11 of 10 in slots 50 to 55");
+        assert_eq!((over.from, over.units, over.allowed), (50, 11, 10));
     }
 
     #[test]

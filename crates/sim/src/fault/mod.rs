@@ -7,6 +7,8 @@ mod world;
 pub use swarm::{Swarm, swarm};
 pub use world::World;
 
+use lease::view::View;
+
 use crate::fleet::At;
 use crate::net::Link;
 
@@ -39,6 +41,8 @@ pub enum Fault {
     Drift(usize, i64),
     /// A machine's table forgets a key.
     Evict(usize, usize),
+    /// A machine learns of another list of members, or of another end of its lease of one.
+    Members(usize, View),
     /// A machine learns that a key's limit has so many units, under this revision of the policy.
     Policy {
         /// Which machine.
@@ -65,7 +69,10 @@ impl Fault {
     /// Whether there is nothing to judge windows by after it, even once all is well: a node whose clock was a day ahead
     /// owns nothing for a day, and where policies differ it is open how much is due.
     pub(crate) const fn blurs(&self) -> bool {
-        matches!(self, Self::Step(..) | Self::Policy { .. })
+        matches!(
+            self,
+            Self::Step(..) | Self::Policy { .. } | Self::Members(..)
+        )
     }
 
     /// What kind of fault it is, in a word or two.
@@ -85,6 +92,7 @@ impl Fault {
             Self::Step(..) => "clock step",
             Self::Drift(..) => "clock drift",
             Self::Evict(..) => "eviction",
+            Self::Members(..) => "members change",
             Self::Policy { .. } => "policy change",
         }
     }

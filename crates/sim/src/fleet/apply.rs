@@ -1,6 +1,7 @@
 //! What each fault of a plan does to the world, and what it takes to undo all of them.
 
 use lease::node::Input;
+use lease::view::View;
 
 use super::World;
 use crate::fault::Fault;
@@ -40,6 +41,7 @@ impl World<'_> {
                     self.tally.saw("eviction of held credit");
                 }
             }
+            Fault::Members(machine, ref view) => self.members(machine, view.clone()),
             Fault::Policy {
                 machine,
                 key,
@@ -54,6 +56,16 @@ impl World<'_> {
         for event in kept.into_iter().flatten() {
             self.queue.put(self.at, event);
         }
+    }
+
+    /// A machine hears of a list of members, and will find it again when its process starts anew.
+    pub(crate) fn members(&mut self, place: usize, view: View) {
+        let lists = &mut self.machines[place].lists;
+        match lists.iter_mut().find(|known| known.id == view.id) {
+            Some(known) => *known = view.clone(),
+            None => lists.push(view.clone()),
+        }
+        self.tell(place, Input::View(view));
     }
 
     fn policy(&mut self, place: usize, key: usize, units: u64, revision: u64) {

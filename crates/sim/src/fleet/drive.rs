@@ -41,6 +41,9 @@ impl World<'_> {
                     format!("node {place} starts as {identity:?} at wall {now:?}, {boot:?}")
                 });
                 self.tell(place, Input::Timeout);
+                for view in self.machines[place].lists.clone() {
+                    self.tell(place, Input::View(view));
+                }
             }
             Err(fault) => self.failure = Some(Failure::Start(fault)),
         }
@@ -157,6 +160,7 @@ impl World<'_> {
 
     fn send(&mut self, from: usize, envelope: Box<Envelope>) {
         self.tally.messages += 1;
+        self.tally.said(&envelope);
         let bytes = match wire::peer::encode(&envelope) {
             Ok(bytes) => bytes,
             Err(fault) => {

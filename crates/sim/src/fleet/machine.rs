@@ -5,6 +5,7 @@ use lease::id::{Epoch, NodeId};
 use lease::node::{Boot, Identity, Node};
 use lease::terms::Terms;
 use lease::time::Wall;
+use lease::view::View;
 
 use super::clock::Clock;
 use super::credit::Exact;
@@ -51,6 +52,8 @@ pub(crate) struct Machine {
     pub(crate) clock: Clock,
     pub(crate) disk: Disk,
     pub(crate) ledger: OwnLedger,
+    /// The lists of members that it has heard of besides the first.
+    pub(crate) lists: Vec<View>,
     pub(crate) table: Exact,
     pub(crate) process: Option<Process>,
     /// How many processes ran here: events for an earlier one are void.
@@ -68,6 +71,7 @@ impl Machine {
             clock,
             disk: Disk::default(),
             ledger: OwnLedger::default(),
+            lists: Vec::new(),
             table: Exact::default(),
             process: None,
             start: 0,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use lease::message::Envelope;
 use lease::stats::Stats;
+use lease::terms::Shape;
 
 /// Counts of one run, or of many added up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +39,25 @@ impl Tally {
 
     pub(crate) fn saw_times(&mut self, what: &'static str, times: u64) {
         *self.seen.entry(what).or_default() += times;
+    }
+
+    /// Which rules a message shows at work.
+    pub(crate) fn said(&mut self, envelope: &Envelope) {
+        let Some(report) = &envelope.report else {
+            return;
+        };
+        if report.chunk.count > 1 {
+            self.saw("message in pieces");
+        }
+        for record in &report.records {
+            if record.self_granted > 0 {
+                self.saw(match record.terms.shape {
+                    Shape::FixedWindow => "share alone in a fixed window",
+                    Shape::SlidingWindow => "share alone in a sliding window",
+                    Shape::TokenBucket { .. } => "share alone in a token bucket",
+                });
+            }
+        }
     }
 
     /// What a process has done, when it ends.

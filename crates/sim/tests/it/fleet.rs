@@ -1,13 +1,19 @@
 //! The simulated fleet: one seed gives one run.
 
-use sim::fault::{Swarm, swarm};
+use sim::fault::{Swarm, World, swarm};
 use sim::fleet::run;
 use sim::run::sweep;
+
+const ANY: Swarm = Swarm {
+    most_nodes: 7,
+    most_faulty_ns: 4_000_000_000,
+    world: World::Any,
+};
 
 #[test]
 fn one_seed_gives_the_same_bytes_twice() {
     for seed in 0..20 {
-        let setup = swarm(seed, Swarm::default());
+        let setup = swarm(seed, ANY);
         let (first, second) = (run(&setup), run(&setup));
         assert_eq!(first, second, "seed {seed}");
         assert!(first.tally.events > 1_000, "seed {seed}: {first:?}");
@@ -49,6 +55,30 @@ fn no_seed_breaks_the_bound_or_starves_once_healed() {
         "fast path missed",
         "behind floor",
         "degraded",
+    ] {
+        assert!(found.tally.seen.get(what).is_some_and(|&n| n > 0), "{what}");
+    }
+}
+
+#[test]
+fn limits_in_slots_durable_ones_and_messages_in_pieces_keep_their_bounds() {
+    let found = sweep(0..80, ANY, 2, 1, &|_| {}, &|_| {});
+    let told: Vec<String> = found
+        .failed
+        .iter()
+        .map(|failed| format!("seed {}: {}", failed.seed, failed.failure))
+        .collect();
+    assert!(told.is_empty(), "{told:?}");
+    for what in [
+        "tranche",
+        "ledger question lost",
+        "ledger answer lost",
+        "ledger change late",
+        "ledger write cut short",
+        "ledger opening cut short",
+        "share alone in a sliding window",
+        "share alone in a token bucket",
+        "message in pieces",
     ] {
         assert!(found.tally.seen.get(what).is_some_and(|&n| n > 0), "{what}");
     }

@@ -6,3 +6,5 @@ mod docs;
 mod fleet;
 mod log;
 mod measure;
+mod mutants;
+mod schedules;
