@@ -23,6 +23,9 @@ fn a_rule_that_is_switched_off_is_noticed() {
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = Vec::new();
     for mutant in Mutant::ALL {
+        if SIMULATED.contains(&mutant) {
+            continue;
+        }
         let config = Config {
             mutant: Some(mutant),
             ..Config::default()
@@ -32,7 +35,7 @@ fn a_rule_that_is_switched_off_is_noticed() {
             catch_unwind(AssertUnwindSafe(|| run(*seed, config))).is_err()
         });
         println!("{mutant:?}: {caught:?}");
-        if caught.is_none() && !SIMULATED.contains(&mutant) {
+        if caught.is_none() {
             missed.push(mutant);
         }
     }
