@@ -11,11 +11,12 @@ use super::random::run;
 const SEEDS: u64 = 400;
 
 /// These need faults that only the simulator has: messages that outlive a process by seconds, owners that come and go
-/// while a durable bucket lasts.
-const SIMULATED: [Mutant; 3] = [
+/// while a durable bucket lasts, lists that are heard of at other times.
+const SIMULATED: [Mutant; 4] = [
     Mutant::NoEpochCheck,
     Mutant::FirstChunkCounts,
     Mutant::ReturnsOfAnyLedger,
+    Mutant::NewestView,
 ];
 
 #[test]

@@ -10,6 +10,8 @@ use crate::fleet::Failure;
 pub(crate) const fn kind(failure: &Failure) -> &'static str {
     match failure {
         Failure::OverAdmission(_) => "over-admission",
+        Failure::OverSpan(_) => "over-admission in a stretch",
+        Failure::Ledger(_) => "unusable ledger",
         Failure::Start(_) => "no start",
         Failure::Unwritable(_) => "unwritable message",
         Failure::Unreadable(_) => "unreadable message",

@@ -141,9 +141,13 @@ fn look_into(setup: &Setup, failure: &Failure) -> Failed {
     let (small, found) = shrink(setup, failure);
     let bucket = match &found {
         Failure::OverAdmission(over) => Some(over.bucket),
+        Failure::OverSpan(over) => Some(over.bucket),
         Failure::Spin { bucket } => Some(*bucket),
         Failure::Starved(starved) => first_short(&run(&small), starved.key),
-        Failure::Start(_) | Failure::Unwritable(_) | Failure::Unreadable(_) => None,
+        Failure::Start(_)
+        | Failure::Ledger(_)
+        | Failure::Unwritable(_)
+        | Failure::Unreadable(_) => None,
     };
     Failed {
         kind: kind(failure),

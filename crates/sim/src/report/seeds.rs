@@ -56,7 +56,9 @@ impl SeedsReport {
                 let account = over.account;
                 (account.admitted + account.live).saturating_sub(account.allowance)
             }
+            Failure::OverSpan(over) => over.units.saturating_sub(over.allowed),
             Failure::Start(_)
+            | Failure::Ledger(_)
             | Failure::Unwritable(_)
             | Failure::Unreadable(_)
             | Failure::Spin { .. }

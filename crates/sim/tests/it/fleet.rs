@@ -62,7 +62,7 @@ fn no_seed_breaks_the_bound_or_starves_once_healed() {
 
 #[test]
 fn limits_in_slots_durable_ones_and_messages_in_pieces_keep_their_bounds() {
-    let found = sweep(0..80, ANY, 2, 1, &|_| {}, &|_| {});
+    let found = sweep(0..48, ANY, 2, 1, &|_| {}, &|_| {});
     let told: Vec<String> = found
         .failed
         .iter()
