@@ -1,7 +1,7 @@
 //! The simulated fleet: one seed gives one run.
 
 use sim::fault::{Swarm, World, swarm};
-use sim::fleet::run;
+use sim::fleet::{Tally, run};
 use sim::run::sweep;
 
 const ANY: Swarm = Swarm {
@@ -62,13 +62,21 @@ fn no_seed_breaks_the_bound_or_starves_once_healed() {
 
 #[test]
 fn limits_in_slots_durable_ones_and_messages_in_pieces_keep_their_bounds() {
-    let found = sweep(0..48, ANY, 2, 1, &|_| {}, &|_| {});
-    let told: Vec<String> = found
-        .failed
-        .iter()
-        .map(|failed| format!("seed {}: {}", failed.seed, failed.failure))
-        .collect();
-    assert!(told.is_empty(), "{told:?}");
+    let mut tally = Tally::default();
+    for (world, seeds) in [
+        (World::Shapes, 16),
+        (World::Durable, 30),
+        (World::Pieces, 6),
+    ] {
+        let found = sweep(0..seeds, Swarm { world, ..ANY }, 2, 1, &|_| {}, &|_| {});
+        let told: Vec<String> = found
+            .failed
+            .iter()
+            .map(|failed| format!("{world:?}, seed {}: {}", failed.seed, failed.failure))
+            .collect();
+        assert!(told.is_empty(), "{told:?}");
+        tally.add(&found.tally);
+    }
     for what in [
         "tranche",
         "ledger question lost",
@@ -80,6 +88,6 @@ fn limits_in_slots_durable_ones_and_messages_in_pieces_keep_their_bounds() {
         "share alone in a token bucket",
         "message in pieces",
     ] {
-        assert!(found.tally.seen.get(what).is_some_and(|&n| n > 0), "{what}");
+        assert!(tally.seen.get(what).is_some_and(|&n| n > 0), "{what}");
     }
 }
