@@ -11,6 +11,7 @@ mod probe;
 mod secret;
 mod serve;
 mod simulate;
+mod top;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,8 @@ enum Command {
     Policy(policy::Command),
     /// Tell whether a fleet is well, and if not, which shard and why.
     Probe(probe::Arguments),
+    /// Show how a fleet stands, live in a terminal.
+    Top(top::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Policy(command) => policy::run(&command),
         Command::Probe(arguments) => probe::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
     };
     match done {
         Ok(code) => code,

@@ -3,7 +3,7 @@
 //! It only asks. Exit status: 0 well, 1 not well, 2 wrong usage or no node answered.
 
 pub mod ask;
-mod judge;
+pub mod judge;
 mod show;
 
 use std::process::ExitCode;

@@ -10,3 +10,4 @@ mod load;
 mod probe;
 mod relay;
 mod storm;
+mod top;
