@@ -41,6 +41,12 @@ pub enum Fault {
     Drift(usize, i64),
     /// A machine's table forgets a key.
     Evict(usize, usize),
+    /// A member wants to leave the fleet, if its list is in a store.
+    Leave(usize),
+    /// Nobody reaches the store of the list of members.
+    StoreOut,
+    /// They do again.
+    StoreBack,
     /// A machine learns of another list of members, or of another end of its lease of one.
     Members(usize, View),
     /// A machine learns that a key's limit has so many units, under this revision of the policy.
@@ -92,6 +98,9 @@ impl Fault {
             Self::Step(..) => "clock step",
             Self::Drift(..) => "clock drift",
             Self::Evict(..) => "eviction",
+            Self::Leave(_) => "leave",
+            Self::StoreOut => "store out",
+            Self::StoreBack => "store back",
             Self::Members(..) => "members change",
             Self::Policy { .. } => "policy change",
         }

@@ -47,7 +47,8 @@ pub fn swarm(seed: u64, swarm: Swarm) -> Setup {
     let mut own = Chance::new(seed ^ 0x776f_726c_6400);
     let world = swarm.world.drawn(&mut own);
     world.limits(&mut keys, &mut own);
-    let heal = At(chance.between(swarm.most_faulty_ns / 4, swarm.most_faulty_ns));
+    let most_faulty_ns = world.lasts(swarm.most_faulty_ns);
+    let heal = At(chance.between(most_faulty_ns / 4, most_faulty_ns));
     // A process that starts again is behind its floor for up to a second; holdback, absence and authority take a few
     // rounds and the window that has begun.
     let longest = keys

@@ -41,6 +41,9 @@ impl World<'_> {
                     self.tally.saw("eviction of held credit");
                 }
             }
+            Fault::Leave(machine) => self.leave(machine),
+            Fault::StoreOut => self.document.out += 1,
+            Fault::StoreBack => self.document.out = self.document.out.saturating_sub(1),
             Fault::Members(machine, ref view) => self.members(machine, view.clone()),
             Fault::Policy {
                 machine,
@@ -88,6 +91,7 @@ impl World<'_> {
         let at = self.at;
         self.trace.all(at, || "all is well from here on".to_owned());
         self.wires.heal(Link::LAN);
+        self.document.out = 0;
         for place in 0..self.machines.len() {
             let error = self.chance.below(HEALTHY_CLOCK_ERROR_NS) as i64;
             let clock = &mut self.machines[place].clock;

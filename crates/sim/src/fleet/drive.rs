@@ -2,9 +2,11 @@
 //! writes its clock floor, and wakes the requests that wait.
 
 use lease::bucket::Bucket;
+use lease::id::ViewId;
 use lease::message::Envelope;
 use lease::node::{Event as NodeEvent, FastPath, Input, Node, Output};
 use lease::time::Wall;
+use lease::view::View;
 
 use super::credit::{Taken, Watched};
 use super::machine::Process;
@@ -29,7 +31,16 @@ impl World<'_> {
         let (identity, boot) = machine.boot(nonce);
         let now = machine.clock.now(at);
         let config = self.setup.config.clone();
-        let view = self.view.clone();
+        let previous = machine.previous.replace(identity.epoch);
+        let view = if self.setup.stores.members {
+            // A list of nobody else, that governs nothing: until the document has been read.
+            View {
+                lease_until: Wall(0),
+                ..View::fixed(ViewId(identity.epoch.nonce), vec![identity.node])
+            }
+        } else {
+            self.view.clone()
+        };
         match Node::start(config, identity, view, boot, seed, now) {
             Ok(node) => {
                 machine.process = Some(Process {
@@ -41,6 +52,9 @@ impl World<'_> {
                     format!("node {place} starts as {identity:?} at wall {now:?}, {boot:?}")
                 });
                 self.tell(place, Input::Timeout);
+                if self.setup.stores.members {
+                    self.sit(place, previous);
+                }
                 for view in self.machines[place].lists.clone() {
                     self.tell(place, Input::View(view));
                 }
@@ -161,6 +175,7 @@ impl World<'_> {
     fn send(&mut self, from: usize, envelope: Box<Envelope>) {
         self.tally.messages += 1;
         self.tally.said(&envelope);
+        self.issued(&envelope);
         let bytes = match wire::peer::encode(&envelope) {
             Ok(bytes) => bytes,
             Err(fault) => {
@@ -184,6 +199,19 @@ impl World<'_> {
                     bytes: bytes.clone(),
                 });
                 self.queue.put(self.at.plus(ns), Event::Deliver { letter });
+            }
+        }
+    }
+
+    /// S11, from outside: what a grant says to have issued.
+    fn issued(&mut self, envelope: &Envelope) {
+        for record in envelope.grant.iter().flat_map(|grant| &grant.records) {
+            let fixed = self.limits.place(record.bucket.subject).is_some_and(|key| {
+                let terms = &self.setup.keys[key].terms;
+                !terms.durable
+            });
+            if fixed && record.granted_total > 0 {
+                self.issuers.issued(self.at, record.bucket, envelope.from);
             }
         }
     }

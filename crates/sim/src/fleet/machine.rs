@@ -10,6 +10,7 @@ use lease::view::View;
 use super::clock::Clock;
 use super::credit::Exact;
 use super::durable::OwnLedger;
+use super::members::Seat;
 use super::queue::{At, Event};
 
 /// What survives a crash.
@@ -51,6 +52,12 @@ pub(crate) struct Machine {
     pub(crate) id: NodeId,
     pub(crate) clock: Clock,
     pub(crate) disk: Disk,
+    /// Its name is another machine's too.
+    twin: bool,
+    /// The incarnation before, as its disk has it.
+    pub(crate) previous: Option<Epoch>,
+    /// The running process's part in the list of members.
+    pub(crate) seat: Option<Seat>,
     pub(crate) ledger: OwnLedger,
     /// The lists of members that it has heard of besides the first.
     pub(crate) lists: Vec<View>,
@@ -65,11 +72,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(id: NodeId, clock: Clock, terms: Vec<Terms>) -> Self {
+    pub(crate) fn new(id: NodeId, clock: Clock, terms: Vec<Terms>, twin: bool) -> Self {
         Self {
             id,
             clock,
             disk: Disk::default(),
+            twin,
+            previous: None,
+            seat: None,
             ledger: OwnLedger::default(),
             lists: Vec::new(),
             table: Exact::default(),
@@ -89,7 +99,7 @@ impl Machine {
     pub(crate) fn boot(&mut self, nonce: u64) -> (Identity, Boot) {
         let boot = Boot {
             floor: self.disk.floor,
-            first: self.disk.starts == 0,
+            first: self.disk.starts == 0 && !self.twin,
         };
         self.disk.starts += 1;
         self.start += 1;
@@ -111,6 +121,7 @@ impl Machine {
             self.disk.floor = self.disk.floor.max(floor);
         }
         self.stopped = None;
+        self.seat = None;
         self.process.take()
     }
 }

@@ -11,6 +11,7 @@ mod drive;
 mod durable;
 mod limits;
 mod machine;
+mod members;
 mod outcome;
 mod queue;
 mod request;
@@ -32,12 +33,13 @@ pub use setup::{Key, Ledger, Setup, Stores};
 pub use tally::Tally;
 
 use crate::chance::Chance;
-use crate::check::Accounts;
+use crate::check::{Accounts, Issuers};
 use crate::net::{Post, Wires};
 use crate::traffic::Flow;
 use clock::Clock;
 use durable::Durable;
 use machine::Machine;
+use members::Document;
 use queue::{Event, Queue};
 use trace::{Digest, Trace};
 
@@ -54,6 +56,8 @@ pub(crate) struct World<'a> {
     limits: Limits,
     accounts: Accounts,
     durable: Durable,
+    document: Document,
+    issuers: Issuers,
     trace: Trace,
     digest: Digest,
     tally: Tally,
@@ -98,14 +102,17 @@ impl<'a> World<'a> {
     fn new(setup: &'a Setup, told: Option<Bucket>) -> Self {
         let mut chance = Chance::new(setup.seed);
         let net = chance.fork();
-        let members: Vec<NodeId> = (0..setup.nodes).map(node_id).collect();
+        let twin = |place| setup.stores.twin && place > 0 && place + 1 == setup.nodes;
+        let members: Vec<NodeId> = (0..setup.nodes)
+            .map(|place| node_id(if twin(place) { 0 } else { place }))
+            .collect();
         let terms: Vec<_> = setup.keys.iter().map(|key| key.terms).collect();
         let machines = members
             .iter()
             .enumerate()
             .map(|(place, &id)| {
                 let error = setup.clock_errors_ns.get(place).copied().unwrap_or(0);
-                Machine::new(id, Clock::new(error, 0), terms.clone())
+                Machine::new(id, Clock::new(error, 0), terms.clone(), twin(place))
             })
             .collect();
         let flows = flows(setup, &mut chance);
@@ -121,6 +128,8 @@ impl<'a> World<'a> {
             limits: Limits::new(&setup.keys, setup.nodes),
             accounts: Accounts::new(setup.keys.iter().map(|key| (key.subject, key.terms))),
             durable: Durable::default(),
+            document: Document::default(),
+            issuers: Issuers::default(),
             trace: Trace::of(told),
             digest: Digest::new(),
             tally: Tally::default(),
@@ -160,6 +169,9 @@ impl<'a> World<'a> {
             if let Some(over) = self.accounts.over.take() {
                 self.failure = Some(Failure::OverAdmission(over));
             }
+            if let Some(two) = self.issuers.two.take() {
+                self.failure = Some(Failure::TwoIssuers(two));
+            }
             if let Some(over) = self.accounts.spans.over.take() {
                 self.failure = Some(Failure::OverSpan(over));
             }
@@ -175,10 +187,17 @@ impl<'a> World<'a> {
     fn dispatch(&mut self, event: Event) {
         let machine = match event {
             Event::Deliver { letter } => Some(self.post.to(letter)),
-            Event::Wake { machine, .. } | Event::Written { machine, .. } => Some(machine),
+            Event::Wake { machine, .. }
+            | Event::Written { machine, .. }
+            | Event::Poll { machine, .. } => Some(machine),
+            Event::Stored { writing } => self.document.writer(writing),
             Event::Answered { question } => Some(self.durable.asker(question)),
             Event::Asked { question } => self.at_own_ledger(question),
-            Event::Arrival { .. } | Event::Fault { .. } | Event::Heal | Event::Again { .. } => None,
+            Event::Arrival { .. }
+            | Event::Fault { .. }
+            | Event::Heal
+            | Event::Again { .. }
+            | Event::Put { .. } => None,
         };
         if let Some(machine) = machine
             && let Some(kept) = &mut self.machines[usize::from(machine)].stopped
@@ -199,6 +218,9 @@ impl<'a> World<'a> {
             Event::Heal => self.heal(),
             Event::Asked { question } => self.asked(question),
             Event::Answered { question } => self.answered(question),
+            Event::Poll { machine, start } => self.poll(usize::from(machine), start),
+            Event::Put { writing } => self.put(writing),
+            Event::Stored { writing } => self.stored(writing),
             Event::Again { machine } => self.start(usize::from(machine)),
         }
     }

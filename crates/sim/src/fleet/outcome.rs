@@ -11,7 +11,7 @@ use super::clock::START;
 use super::limits::Limits;
 use super::setup::Setup;
 use super::tally::Tally;
-use crate::check::{Accounts, OverAdmission, OverSpan, Starved, starved};
+use crate::check::{Accounts, OverAdmission, OverSpan, Starved, TwoIssuers, starved};
 
 /// What a checker found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -22,11 +22,14 @@ pub enum Failure {
     /// The bound of a sliding window or a token bucket is broken.
     #[error(transparent)]
     OverSpan(#[from] OverSpan),
+    /// Rule S11 is broken.
+    #[error(transparent)]
+    TwoIssuers(#[from] TwoIssuers),
     /// A node cannot start: the setup is wrong.
     #[error("a node does not start: {0}")]
     Start(StartError),
-    /// A ledger's own file cannot be used, though no more than power was lost.
-    #[error("the ledger of durable limits: {0}")]
+    /// What a store keeps cannot be used, though no more than power was lost.
+    #[error("what the store keeps: {0}")]
     Ledger(String),
     /// A node says what cannot be written.
     #[error("a message cannot be written: {0}")]

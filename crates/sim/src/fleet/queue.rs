@@ -42,6 +42,12 @@ pub(crate) enum Event {
     Asked { question: u32 },
     /// Its answer, or the end of the wait for one, reaches who asked.
     Answered { question: u32 },
+    /// A process reads the members' document.
+    Poll { machine: u16, start: u32 },
+    /// A writing of it reaches the store; its place in [`super::members::Document`].
+    Put { writing: u32 },
+    /// Its answer reaches the writer.
+    Stored { writing: u32 },
     /// A process starts on a machine that lost its power.
     Again { machine: u16 },
 }

@@ -32,14 +32,18 @@ pub enum Ledger {
     OwnOnLyingDisks,
 }
 
-/// What lasts outside the processes.
+/// What lasts outside the processes, and what goes wrong there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stores {
     /// The ledger of durable limits.
     pub ledger: Ledger,
-    /// How many questions to a shared ledger, or their answers, get lost or come late, from 0 to 1; how many writes to
-    /// one's own are cut short by a crash of the machine.
+    /// How many questions to a shared store, or their answers, get lost or come late, from 0 to 1; how many writes to
+    /// one's own ledger are cut short by a crash of the machine.
     pub faults: f64,
+    /// Whether members join, leave and are found dead by a list in a store. Else the list is fixed.
+    pub members: bool,
+    /// Whether the last machine runs under the first one's name.
+    pub twin: bool,
 }
 
 /// A run.

@@ -12,6 +12,7 @@ pub(crate) const fn kind(failure: &Failure) -> &'static str {
         Failure::OverAdmission(_) => "over-admission",
         Failure::OverSpan(_) => "over-admission in a stretch",
         Failure::Ledger(_) => "unusable ledger",
+        Failure::TwoIssuers(_) => "two issuers",
         Failure::Start(_) => "no start",
         Failure::Unwritable(_) => "unwritable message",
         Failure::Unreadable(_) => "unreadable message",

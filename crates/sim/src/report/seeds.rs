@@ -58,6 +58,7 @@ impl SeedsReport {
             }
             Failure::OverSpan(over) => over.units.saturating_sub(over.allowed),
             Failure::Start(_)
+            | Failure::TwoIssuers(_)
             | Failure::Ledger(_)
             | Failure::Unwritable(_)
             | Failure::Unreadable(_)
