@@ -4,7 +4,7 @@
 use lease::bucket::Bucket;
 use lease::id::ViewId;
 use lease::message::Envelope;
-use lease::node::{Event as NodeEvent, FastPath, Input, Node, Output};
+use lease::node::{Event as NodeEvent, FastPath, Identity, Input, Node, Output};
 use lease::time::Wall;
 use lease::view::View;
 
@@ -33,11 +33,7 @@ impl World<'_> {
         let config = self.setup.config.clone();
         let previous = machine.previous.replace(identity.epoch);
         let view = if self.setup.stores.members {
-            // A list of nobody else, that governs nothing: until the document has been read.
-            View {
-                lease_until: Wall(0),
-                ..View::fixed(ViewId(identity.epoch.nonce), vec![identity.node])
-            }
+            nobody(identity)
         } else {
             self.view.clone()
         };
@@ -61,6 +57,24 @@ impl World<'_> {
             }
             Err(fault) => self.failure = Some(Failure::Start(fault)),
         }
+    }
+
+    /// A running process begins its node anew, as the same incarnation, with nothing said or heard before.
+    pub(crate) fn begin_node(&mut self, place: usize) {
+        let seed = self.chance.bits();
+        let machine = &mut self.machines[place];
+        let boot = machine.found();
+        let Some(process) = &mut machine.process else {
+            return;
+        };
+        let identity = process.node.identity();
+        let now = machine.clock.now(self.at);
+        let config = self.setup.config.clone();
+        match Node::start(config, identity, nobody(identity), boot, seed, now) {
+            Ok(node) => process.node = node,
+            Err(fault) => self.failure = Some(Failure::Start(fault)),
+        }
+        self.tell(place, Input::Timeout);
     }
 
     /// Ends it.
@@ -173,6 +187,9 @@ impl World<'_> {
     }
 
     fn send(&mut self, from: usize, envelope: Box<Envelope>) {
+        if self.machines[from].is_mute() {
+            return;
+        }
         self.tally.messages += 1;
         self.tally.said(&envelope);
         self.issued(&envelope);
@@ -218,7 +235,8 @@ impl World<'_> {
 
     pub(crate) fn deliver(&mut self, letter: u32) {
         let Letter { from, to, bytes } = self.post.take(letter);
-        if self.machines[usize::from(to)].process.is_none() {
+        let machine = &self.machines[usize::from(to)];
+        if machine.process.is_none() || machine.is_mute() {
             return;
         }
         self.digest.bytes(&bytes);
@@ -299,6 +317,14 @@ impl World<'_> {
         if let Some(process) = &mut self.machines[place].process {
             process.waiting = waiting;
         }
+    }
+}
+
+/// A list of nobody else, that governs nothing: until the members' document has been read.
+fn nobody(identity: Identity) -> View {
+    View {
+        lease_until: Wall(0),
+        ..View::fixed(ViewId(identity.epoch.nonce), vec![identity.node])
     }
 }
 

@@ -97,11 +97,8 @@ impl Machine {
 
     /// Counts a start on the disk, and says who starts and what it finds.
     pub(crate) fn boot(&mut self, nonce: u64) -> (Identity, Boot) {
-        let boot = Boot {
-            floor: self.disk.floor,
-            first: self.disk.starts == 0 && !self.twin,
-        };
         self.disk.starts += 1;
+        let boot = self.found();
         self.start += 1;
         let identity = Identity {
             node: self.id,
@@ -111,6 +108,19 @@ impl Machine {
             },
         };
         (identity, boot)
+    }
+
+    /// What a process finds on the disk when its node begins.
+    pub(crate) const fn found(&self) -> Boot {
+        Boot {
+            floor: self.disk.floor,
+            first: self.disk.starts == 1 && !self.twin,
+        }
+    }
+
+    /// Whether another process runs under its name, as far as it knows.
+    pub(crate) fn is_mute(&self) -> bool {
+        self.seat.as_ref().is_some_and(|seat| !seat.speaks)
     }
 
     /// The process dies. What was being written is on the disk or not, as `reached` says.

@@ -27,6 +27,9 @@ pub(crate) struct Seat {
     writing: Option<At>,
     /// The revision that it has read last.
     read: u64,
+    /// Whether its name is its own. Until it is, its node neither speaks nor hears: what a process promises in a name that
+    /// another one serves under would release what is held back for that one.
+    pub(crate) speaks: bool,
 }
 
 /// A writing under way.
@@ -79,6 +82,7 @@ impl World<'_> {
             told: Vec::new(),
             writing: None,
             read: 0,
+            speaks: false,
         });
         let start = machine.start;
         let first = self.at.plus(self.stores.between(MS, 100 * MS));
@@ -111,6 +115,7 @@ impl World<'_> {
                 Some(_) => {}
             }
         }
+        self.voice(place);
         self.tell_lists(place);
         self.write_seat(place, reached);
         let now = self.machines[place].clock.now(at);
@@ -127,6 +132,34 @@ impl World<'_> {
         }
         let machine = place as u16;
         self.queue.put(again, Event::Poll { machine, start });
+    }
+
+    /// A process whose name has become its own begins as node only then: what it may issue rests on when it began.
+    fn voice(&mut self, place: usize) {
+        let at = self.at;
+        let machine = &mut self.machines[place];
+        let now = machine.clock.now(at);
+        let Some(seat) = &mut machine.seat else {
+            return;
+        };
+        let speaks = match seat.membership.standing(now) {
+            Standing::Unknown | Standing::NameTaken { .. } | Standing::Replaced => false,
+            Standing::Vanished => seat.speaks,
+            Standing::Joining
+            | Standing::Member
+            | Standing::Lapsed
+            | Standing::ClockDiffers
+            | Standing::Left => true,
+        };
+        if !speaks {
+            self.tally.saw("name taken");
+        }
+        let begins = speaks && !seat.speaks;
+        seat.speaks = speaks;
+        if begins {
+            seat.told.clear();
+            self.begin_node(place);
+        }
     }
 
     fn write_seat(&mut self, place: usize, reached: bool) {

@@ -91,3 +91,32 @@ fn limits_in_slots_durable_ones_and_messages_in_pieces_keep_their_bounds() {
         assert!(tally.seen.get(what).is_some_and(|&n| n > 0), "{what}");
     }
 }
+
+/// S11: lists change while windows run, by the store's own machine and bytes. Each run is one to three minutes.
+#[test]
+fn members_come_and_go_and_each_window_has_one_issuer() {
+    let drawn = Swarm {
+        most_nodes: 5,
+        world: World::Members,
+        ..ANY
+    };
+    let found = sweep(0..6, drawn, 2, 1, &|_| {}, &|_| {});
+    let told: Vec<String> = found
+        .failed
+        .iter()
+        .map(|failed| format!("seed {}: {}", failed.seed, failed.failure))
+        .collect();
+    assert!(told.is_empty(), "{told:?}");
+    for what in [
+        "new list",
+        "member dropped",
+        "member left",
+        "name taken",
+        "list's answer lost",
+        "list's writing overtaken",
+        "store out",
+        "self-grants",
+    ] {
+        assert!(found.tally.seen.get(what).is_some_and(|&n| n > 0), "{what}");
+    }
+}
