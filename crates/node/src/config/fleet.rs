@@ -10,6 +10,7 @@ use std::time::Duration;
 use policy::model::Sharing;
 
 use super::error::Fault;
+use super::nats::Nats;
 use super::peers::Peers;
 use super::secret::SecretSource;
 use super::setting::{Bounds, Choice, Listen, Raw, Setting, quoted};
@@ -25,10 +26,12 @@ pub struct Fleet {
     pub cluster: Option<ClusterName>,
     /// This node's name.
     pub node: Option<NodeName>,
-    /// All members, this node among them.
-    pub members: Vec<Member>,
+    /// All members.
+    pub members: ListedMembers,
     /// Where this node keeps what must survive.
     pub data_dir: Option<PathBuf>,
+    /// Whether it leaves a list that the fleet keeps for itself when it is told to stop.
+    pub leave_on_stop: bool,
     /// Whether the fleet has never run before.
     pub first_start: bool,
     /// How limits are shared that do not say.
@@ -45,12 +48,51 @@ impl Default for Fleet {
         Self {
             cluster: None,
             node: None,
-            members: Vec::new(),
+            members: ListedMembers::default(),
             data_dir: None,
+            leave_on_stop: true,
             first_start: false,
             sharing: DefaultSharing::default(),
             degraded_after: protocol.degraded_after,
             backstop_multiple: protocol.backstop_multiple,
+        }
+    }
+}
+
+/// Who says who the members are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListedMembers {
+    /// The configuration: these, this node among them. None: it is of no fleet.
+    Fixed(Vec<Member>),
+    /// The fleet itself, in JetStream.
+    View,
+}
+
+impl Default for ListedMembers {
+    fn default() -> Self {
+        Self::Fixed(Vec::new())
+    }
+}
+
+impl ListedMembers {
+    /// The word for [`ListedMembers::View`].
+    const VIEW: &'static str = "view";
+
+    /// Whether there is no fleet.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        match self {
+            Self::Fixed(members) => members.is_empty(),
+            Self::View => false,
+        }
+    }
+
+    /// The members that the configuration names.
+    #[must_use]
+    pub fn fixed(&self) -> &[Member] {
+        match self {
+            Self::Fixed(members) => members,
+            Self::View => &[],
         }
     }
 }
@@ -118,11 +160,15 @@ macro_rules! name_setting {
 }
 name_setting!(ClusterName, NodeName);
 
-/// Members; `NAME=ADDRESS` separated by commas in the environment and on the command line.
-impl Setting for Vec<Member> {
+/// Members; `NAME=ADDRESS` separated by commas in the environment and on the command line. The word `view` alone is no
+/// member of that name.
+impl Setting for ListedMembers {
     fn read(raw: &Raw, _bounds: Bounds) -> Result<Self, String> {
-        let members = match raw {
-            Raw::List(items) => items.iter().map(listed).collect::<Result<Self, _>>()?,
+        if raw.text() == Some(Self::VIEW) {
+            return Ok(Self::View);
+        }
+        let members: Vec<Member> = match raw {
+            Raw::List(items) => items.iter().map(listed).collect::<Result<_, _>>()?,
             Raw::Text(text) => text
                 .split(',')
                 .map(str::trim)
@@ -131,7 +177,7 @@ impl Setting for Vec<Member> {
                     let (name, address) = item.split_once('=').unwrap_or((item, ""));
                     member(name, address)
                 })
-                .collect::<Result<Self, _>>()?,
+                .collect::<Result<_, _>>()?,
             Raw::String(_) | Raw::Integer(_) | Raw::Boolean(_) | Raw::Table(_) | Raw::Other(_) => {
                 return Err(members_expected());
             }
@@ -151,11 +197,15 @@ impl Setting for Vec<Member> {
                 ));
             }
         }
-        Ok(members)
+        Ok(Self::Fixed(members))
     }
 
     fn show(&self) -> String {
+        if *self == Self::View {
+            return quoted(Self::VIEW);
+        }
         let members: Vec<String> = self
+            .fixed()
             .iter()
             .map(|Member { name, address }| {
                 let (name, address) = (quoted(name.as_str()), quoted(address));
@@ -167,7 +217,8 @@ impl Setting for Vec<Member> {
 }
 
 fn members_expected() -> String {
-    "members, each as { name = \"node-1\", address = \"10.0.0.1:7400\" }".to_owned()
+    "members, each as { name = \"node-1\", address = \"10.0.0.1:7400\" }, or \"view\" for a list that the fleet keeps"
+        .to_owned()
 }
 
 fn listed(item: &Raw) -> Result<Member, String> {
@@ -232,7 +283,13 @@ fn is_loopback(address: &str) -> bool {
 }
 
 /// What the keys of both sections demand of each other.
-pub(super) fn check(fleet: &Fleet, peers: &Peers, secret: &SecretSource, faults: &mut Vec<Fault>) {
+pub(super) fn check(
+    fleet: &Fleet,
+    peers: &Peers,
+    nats: &Nats,
+    secret: &SecretSource,
+    faults: &mut Vec<Fault>,
+) {
     let mut conflict = |key, other, problem: String| {
         faults.push(Fault::Conflict {
             key,
@@ -240,21 +297,48 @@ pub(super) fn check(fleet: &Fleet, peers: &Peers, secret: &SecretSource, faults:
             problem,
         });
     };
-    if !fleet.members.is_empty() {
+    if fleet.members == ListedMembers::View {
+        if fleet.cluster.is_none() {
+            conflict(
+                "fleet.cluster",
+                "fleet.members",
+                "a list that the fleet keeps is kept under its name: give it one".to_owned(),
+            );
+        }
+        if nats.servers.is_empty() {
+            conflict(
+                "nats.servers",
+                "fleet.members",
+                "the list of members is kept in JetStream: name the servers".to_owned(),
+            );
+        }
+        if peers.listen != Listen::Off {
+            conflict(
+                "peers.listen",
+                "fleet.members",
+                "members of a list that the fleet keeps reach each other by way of NATS: set it to \"off\""
+                    .to_owned(),
+            );
+        }
+    }
+    if !fleet.members.is_none() {
+        let fixed = fleet.members.fixed();
         match &fleet.node {
             None => conflict(
                 "fleet.node",
                 "fleet.members",
                 "there are members, but this node has no name: say which of them it is".to_owned(),
             ),
-            Some(node) if fleet.members.iter().all(|member| member.name != *node) => conflict(
-                "fleet.node",
-                "fleet.members",
-                format!(
-                    "{} is not among the members: all nodes need the same list, with themselves in it",
-                    quoted(node.as_str())
-                ),
-            ),
+            Some(node) if !fixed.is_empty() && fixed.iter().all(|member| member.name != *node) => {
+                conflict(
+                    "fleet.node",
+                    "fleet.members",
+                    format!(
+                        "{} is not among the members: all nodes need the same list, with themselves in it",
+                        quoted(node.as_str())
+                    ),
+                );
+            }
             Some(_) => {}
         }
         if fleet.data_dir.is_none() {
@@ -291,6 +375,7 @@ pub(super) fn check(fleet: &Fleet, peers: &Peers, secret: &SecretSource, faults:
     }
     for member in fleet
         .members
+        .fixed()
         .iter()
         .filter(|member| member.address.is_empty())
     {
@@ -343,7 +428,7 @@ pub(super) fn check(fleet: &Fleet, peers: &Peers, secret: &SecretSource, faults:
             format!("{listen} is no loopback address: without certificates, keep to this machine"),
         );
     }
-    for member in &fleet.members {
+    for member in fleet.members.fixed() {
         if !member.address.is_empty() && !is_loopback(&member.address) {
             conflict(
                 "peers.insecure",
@@ -378,7 +463,7 @@ mod tests {
     fn a_fleet_is_read_and_shown_and_read_the_same() {
         let loaded = Loaded::from_text(Path::new("node.toml"), WHOLE).unwrap();
         let Fleet { members, .. } = &loaded.config.fleet;
-        assert_eq!(members[1].address, "[2001:db8::1]:7400");
+        assert_eq!(members.fixed()[1].address, "[2001:db8::1]:7400");
         let identity = loaded.config.fleet.identity().unwrap();
         assert_eq!(identity.to_string(), "leasehold://prod/b");
         assert_eq!(
@@ -403,6 +488,45 @@ mod tests {
             members.show(),
             "[{ name = \"a\", address = \"h:1\" }, { name = \"b\", address = \"c:2\" }, { name = \"c\", address = \"\" }]"
         );
+    }
+
+    #[test]
+    fn a_list_that_the_fleet_keeps_needs_nats_and_no_mesh() {
+        let whole = "secret = \"file:secret\"\n[fleet]\ndata_dir = \"data\"\ncluster = \"prod\"\nnode = \"b\"\n\
+            members = \"view\"\n[nats]\nservers = [\"nats://h:4222\"]\n";
+        let loaded = Loaded::from_text(Path::new("node.toml"), whole).unwrap();
+        assert_eq!(loaded.config.fleet.members, ListedMembers::View);
+        let again = Loaded::from_text(Path::new("node.toml"), &loaded.print()).unwrap();
+        assert_eq!(again.config, loaded.config);
+        for (without, expected) in [
+            (
+                "secret = \"file:secret\"",
+                "`secret` and `fleet.members`: members know keys by their hashes",
+            ),
+            (
+                "data_dir = \"data\"",
+                "`fleet.data_dir` and `fleet.members`",
+            ),
+            ("cluster = \"prod\"", "`fleet.cluster` and `fleet.members`"),
+            ("node = \"b\"", "`fleet.node` and `fleet.members`"),
+            (
+                "servers = [\"nats://h:4222\"]",
+                "`nats.servers` and `fleet.members`: the list of members is kept in JetStream",
+            ),
+        ] {
+            let told = refusal(&whole.replace(without, ""));
+            assert!(told.contains(expected), "{told}");
+        }
+        let mesh = format!("{whole}[peers]\nlisten = \"127.0.0.1:7400\"\ninsecure = true\n");
+        let told = refusal(&mesh);
+        assert!(
+            told.contains(
+                "`peers.listen` and `fleet.members`: members of a list that the fleet keeps"
+            ),
+            "{told}"
+        );
+        let told = refusal("[fleet]\nmembers = \"views\"\n");
+        assert!(told.contains("or \"view\" for a list"), "{told}");
     }
 
     #[test]

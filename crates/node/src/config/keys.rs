@@ -300,13 +300,20 @@ pub const KEYS: &[Key] = &[
         fleet.members,
         "All members, the same list at all of them, this node in it: `[{ name = \"node-1\", address = \
          \"10.0.0.1:7400\" }, ...]`, the address where the others reach it. In the environment and on the command \
-         line: `node-1=10.0.0.1:7400,...`. Without an address, members are reached by way of NATS alone."
+         line: `node-1=10.0.0.1:7400,...`. Without an address, members are reached by way of NATS alone. Or `view`: the \
+         fleet keeps the list itself, in JetStream, and nodes join and leave it."
     ),
     key!(
         "fleet.data_dir",
         fleet.data_dir,
         "A directory of this node's own, on a disk that outlives it: how often it was started, how far its clock has \
          got, and the ledger of its durable limits. Needed with `fleet.members`. Empty: none."
+    ),
+    key!(
+        "fleet.leave_on_stop",
+        fleet.leave_on_stop,
+        "With `fleet.members` `view`: whether a node that is told to stop leaves the list, which takes up to 15 s. Set it \
+         to `false` for a restart that changes no list; who is not back then counts as dead when its lease ends."
     ),
     key!(
         "fleet.first_start",

@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 pub use error::{ConfigError, Fault, Origin};
-pub use fleet::{DefaultSharing, Fleet};
+pub use fleet::{DefaultSharing, Fleet, ListedMembers};
 pub use nats::{Nats, NatsSecretError, NatsTls};
 pub use peers::{Peers, PeersTls};
 pub use secret::SecretSource;
@@ -171,7 +171,13 @@ impl Loaded {
                 problem: "both are off, so nobody could ask: give one an address".to_owned(),
             });
         }
-        fleet::check(&config.fleet, &config.peers, &config.secret, faults);
+        fleet::check(
+            &config.fleet,
+            &config.peers,
+            &config.nats,
+            &config.secret,
+            faults,
+        );
         config
             .nats
             .check(&config.fleet, || self.origin("nats.servers"), faults);

@@ -57,6 +57,8 @@ pub enum DataError {
 pub struct State {
     /// How often the node was started.
     pub starts: u64,
+    /// The number that its last start drew; 0 if an earlier build wrote the state, which kept none.
+    pub nonce: u64,
     /// At or above every clock reading that the node has used.
     pub floor: Wall,
 }
@@ -153,9 +155,14 @@ impl DataDir {
     }
 }
 
-/// One line: a name, a version, two numbers, and 64 bits of the hash of what is before.
+/// One line: a name, a version, three numbers, and 64 bits of the hash of what is before.
 fn encode(state: State) -> String {
-    let body = format!("leasehold-node-state 1 {} {}", state.starts, state.floor.0);
+    let State {
+        starts,
+        nonce,
+        floor: Wall(floor),
+    } = state;
+    let body = format!("leasehold-node-state 2 {starts} {floor} {nonce}");
     let check = check(&body);
     format!("{body} {check}\n")
 }
@@ -176,16 +183,21 @@ fn decode(bytes: &[u8]) -> Result<State, &'static str> {
     if words.next() != Some("leasehold-node-state") {
         return Err("it is another kind of file");
     }
-    if words.next() != Some("1") {
-        return Err("it is of a version that this build does not know");
-    }
+    let with_nonce = match words.next() {
+        Some("1") => false,
+        Some("2") => true,
+        Some(_) | None => return Err("it is of a version that this build does not know"),
+    };
     let mut number = || words.next().and_then(|word| word.parse().ok());
-    match (number(), number(), number()) {
-        (Some(starts), Some(floor), None) => Ok(State {
+    let (starts, floor) = (number(), number());
+    let nonce = if with_nonce { number() } else { Some(0) };
+    match (starts, floor, nonce, words.next()) {
+        (Some(starts), Some(floor), Some(nonce), None) => Ok(State {
             starts,
+            nonce,
             floor: Wall(floor),
         }),
-        _ => Err("it does not hold two numbers"),
+        _ => Err("it does not hold its numbers"),
     }
 }
 
@@ -195,6 +207,7 @@ mod tests {
 
     const STATE_7: State = State {
         starts: 7,
+        nonce: 99,
         floor: Wall(u64::MAX),
     };
 
@@ -208,6 +221,7 @@ mod tests {
         assert_eq!(data.state().unwrap(), Some(STATE_7));
         let later = State {
             starts: 8,
+            nonce: 0,
             floor: Wall(0),
         };
         data.save(later).unwrap();
@@ -238,6 +252,18 @@ mod tests {
             assert!(decode(&wrong).is_err(), "bit of byte {at}");
         }
         assert!(decode(b"\xff\n").is_err());
+    }
+
+    #[test]
+    fn the_state_of_an_earlier_build_is_understood() {
+        let body = "leasehold-node-state 1 7 12345";
+        let line = format!("{body} {}\n", check(body));
+        let expected = State {
+            starts: 7,
+            nonce: 0,
+            floor: Wall(12345),
+        };
+        assert_eq!(decode(line.as_bytes()), Ok(expected));
     }
 
     #[test]

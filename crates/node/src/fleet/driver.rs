@@ -16,19 +16,22 @@ use lease::config::Config;
 use lease::id::{Epoch, NodeId};
 use lease::message::Envelope;
 use lease::node::{Boot, Event, FastPath, Identity, Input, Node, Output};
-use lease::time::{Instant, Now, Wall};
-use lease::view::View;
+use lease::time::{Instant, Wall};
+use lease::view::{View, ViewError};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::degraded::Degraded;
 use super::disk::{DataDir, DataError, State};
+use super::members::{Change, LEAVE_PATIENCE, Members, read};
 use super::saver::FloorSaver;
 use super::status::{Figures, Rounds, Status, StatusQuery};
 use super::store::Store;
 use super::terms::Tracked;
 use super::waiters::Waiters;
-use super::{Ask, Fleet, MOST_ASKING, MOST_WISHES};
+use super::{Ask, Fleet, MOST_ASKING, MOST_WISHES, members};
 use store::ledger::DurableLedger;
+use store::members::Standing;
+use store::nats::Fleet as Known;
 
 use crate::clock::Clock;
 use crate::peers::{Frame, Inbox, Transport, open};
@@ -46,14 +49,16 @@ const BATCH: usize = 64;
 pub struct Start {
     /// The protocol's settings.
     pub config: Config,
-    /// This node.
-    pub node: NodeId,
-    /// The fleet.
-    pub view: View,
+    /// This run of this node, begun with [`Start::data`].
+    pub incarnation: Incarnation,
+    /// The lists of members that it knows, oldest first; at least one.
+    pub views: Vec<View>,
+    /// Its part in them, if they change.
+    pub members: Option<Members>,
+    /// Whether it leaves the list when it is told to stop.
+    pub leave_on_stop: bool,
     /// Where it keeps what must survive.
     pub data: DataDir,
-    /// Whether the operator says that this fleet has never run before.
-    pub first: bool,
     /// Decides, and holds the credit.
     pub gate: Arc<Gate>,
     /// Tells the time.
@@ -64,6 +69,51 @@ pub struct Start {
     pub inbox: Inbox,
     /// Keeps how far durable limits are authorized. None: they are refused.
     pub ledger: Option<Arc<dyn DurableLedger>>,
+}
+
+/// One run of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Incarnation {
+    /// Which.
+    pub identity: Identity,
+    /// The run before, if it is known.
+    pub previous: Option<Epoch>,
+    /// What it found.
+    pub boot: Boot,
+}
+
+impl Incarnation {
+    /// Counts a start in the data directory of a node. `first`: the operator says that this fleet has never run before.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn begin(data: &DataDir, node: NodeId, first: bool) -> Result<Self, StartError> {
+        let found = data.state()?;
+        let state = State {
+            starts: found.map_or(0, |state| state.starts).saturating_add(1),
+            nonce: getrandom::u64()?,
+            floor: found.map_or(Wall(0), |state| state.floor),
+        };
+        // Before anything is said under the new number.
+        data.save(state)?;
+        Ok(Self {
+            identity: Identity {
+                node,
+                epoch: Epoch {
+                    count: state.starts,
+                    nonce: state.nonce,
+                },
+            },
+            previous: found.map(|found| Epoch {
+                count: found.starts,
+                nonce: found.nonce,
+            }),
+            boot: Boot {
+                floor: state.floor,
+                first: first && found.is_none(),
+            },
+        })
+    }
 }
 
 /// Why a node did not take its place. Nothing of it runs; its start may have been counted.
@@ -102,36 +152,22 @@ impl Running {
 }
 
 impl Start {
-    /// Takes the node's place in the fleet: counts the start, reads the clock floor, and runs the protocol.
+    /// Takes the node's place in the fleet, and runs the protocol.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn run(self) -> Result<(Fleet, Running), StartError> {
-        let found = self.data.state()?;
-        let state = State {
-            starts: found.map_or(0, |state| state.starts).saturating_add(1),
-            floor: found.map_or(Wall(0), |state| state.floor),
-        };
-        // Before anything is said under the new number.
-        self.data.save(state)?;
-        let me = Identity {
-            node: self.node,
-            epoch: Epoch {
-                count: state.starts,
-                nonce: getrandom::u64()?,
-            },
-        };
-        let boot = Boot {
-            floor: state.floor,
-            first: self.first && found.is_none(),
-        };
+        let Incarnation { identity, boot, .. } = self.incarnation;
         let now = read(&self.clock);
+        let first = self.views.first().ok_or(ViewError::Empty);
+        let first = first.map_err(lease::node::StartError::from)?.clone();
+        let seed = getrandom::u64()?;
         let node = Node::start(
             self.config.clone(),
-            me,
-            self.view.clone(),
+            identity,
+            first.clone(),
             boot,
-            getrandom::u64()?,
+            seed,
             now,
         )?;
         // Another incarnation's books are gone, so what it left in the table is nobody's.
@@ -144,7 +180,7 @@ impl Start {
         let (store, answers) = Store::new(self.ledger.clone());
         let (leave, leaving) = watch::channel(false);
         let saver =
-            FloorSaver::start(self.data, state.starts, saved).map_err(StartError::Thread)?;
+            FloorSaver::start(self.data, identity.epoch, saved).map_err(StartError::Thread)?;
         let figures = Arc::new(ArcSwap::from_pointee(Figures::default()));
         let degraded = Arc::new(ArcSwapOption::empty());
         let policy = Arc::new(Notify::new());
@@ -152,7 +188,9 @@ impl Start {
             config: Config {
                 round, idle_pace, ..
             },
-            view,
+            views,
+            members,
+            leave_on_stop,
             gate,
             clock,
             transport,
@@ -167,6 +205,7 @@ impl Start {
             floors,
             answers,
             policy: Arc::clone(&policy),
+            list: members.as_ref().map(Members::news),
             leaving,
         };
         let tracked = Tracked::new(&gate.snapshot());
@@ -180,10 +219,12 @@ impl Start {
             .name("leasehold-fleet".to_owned())
             .spawn(move || {
                 // Made here: who waits is this thread's alone.
-                let driver = Driver {
+                let mut driver = Driver {
                     node,
                     rounds: Rounds { round, idle_pace },
-                    view,
+                    views: vec![first],
+                    members,
+                    leave_on_stop,
                     degraded_owners: BTreeSet::new(),
                     degraded: shown_degraded,
                     tracked,
@@ -197,6 +238,7 @@ impl Start {
                     refused: 0,
                     next_figures: now.instant,
                 };
+                driver.follow(views);
                 runtime.block_on(driver.run(events));
             })
             .map_err(StartError::Thread)?;
@@ -212,12 +254,14 @@ impl Start {
     }
 }
 
-/// Both of the protocol's clocks. The node's clock never goes back, so it serves as both.
-fn read(clock: &Clock) -> Now {
-    let now = clock.now().nanos();
-    Now {
-        instant: Instant(now),
-        wall: Wall(now),
+/// Waits for news of the list of members; for ever if there are none to come.
+async fn heard(list: &mut Option<watch::Receiver<Known>>) {
+    let heard = match list {
+        Some(list) => list.changed().await.is_ok(),
+        None => std::future::pending().await,
+    };
+    if !heard {
+        *list = None;
     }
 }
 
@@ -230,13 +274,17 @@ struct Events {
     floors: mpsc::UnboundedReceiver<Wall>,
     answers: mpsc::UnboundedReceiver<Input>,
     policy: Arc<Notify>,
+    list: Option<watch::Receiver<Known>>,
     leaving: watch::Receiver<bool>,
 }
 
 struct Driver {
     node: Node,
     rounds: Rounds,
-    view: View,
+    /// The lists of members that the protocol was told, oldest first; at least one.
+    views: Vec<View>,
+    members: Option<Members>,
+    leave_on_stop: bool,
     /// Who has been out of contact for long, and what others are told of it.
     degraded_owners: BTreeSet<NodeId>,
     degraded: Arc<ArcSwapOption<Degraded>>,
@@ -263,17 +311,20 @@ impl Driver {
             mut floors,
             mut answers,
             policy,
+            mut list,
             mut leaving,
         } = events;
         self.handle(Input::Timeout);
-        let (mut going, mut until) = (false, Instant::default());
+        let mut going = None;
         loop {
             tokio::select! {
                 biased;
-                _ = leaving.changed(), if !going => {
-                    going = true;
+                _ = leaving.changed(), if going.is_none() => {
+                    going = Some(read(&self.clock).instant);
                     self.handle(Input::Leave);
-                    until = read(&self.clock).instant + self.rounds.round * LEAVING_ROUNDS;
+                    if let Some(members) = self.members.as_ref().filter(|_| self.leave_on_stop) {
+                        members.leave();
+                    }
                 }
                 Some(floor) = floors.recv() => self.handle(Input::FloorSaved(floor)),
                 Some(answer) = answers.recv() => self.handle(answer),
@@ -295,6 +346,7 @@ impl Driver {
                     }
                 }
                 Some(dry) = wishes.recv() => self.need(&dry),
+                () = heard(&mut list) => self.handle(Input::Timeout),
                 () = policy.notified() => self.tracked.policy(&self.gate.snapshot()),
                 // A round that is due begins with whatever is handled.
                 () = std::future::ready(()), if self.tracked.has_changed() => self.retune(),
@@ -302,7 +354,7 @@ impl Driver {
                 () = tokio::time::sleep(self.until_timeout()) => self.handle(Input::Timeout),
             }
             self.put_up_figures();
-            if going && read(&self.clock).instant >= until {
+            if going.is_some_and(|since| self.has_left(since)) {
                 break;
             }
         }
@@ -312,6 +364,26 @@ impl Driver {
         while let Ok(ask) = asks.try_recv() {
             let _ = ask.answer.send(FastPath::Missed);
         }
+    }
+
+    /// Whether a node that was told to stop at `since` may: what it hands back has had the time to arrive, and if it
+    /// leaves the list then a list without it holds, unless that takes too long.
+    fn has_left(&self, since: Instant) -> bool {
+        let waited = read(&self.clock).instant.since(since);
+        let listed = match &self.members {
+            Some(members) if self.leave_on_stop => match members.standing() {
+                Standing::Left | Standing::Replaced => false,
+                Standing::Unknown
+                | Standing::Joining
+                | Standing::Member
+                | Standing::Lapsed
+                | Standing::ClockDiffers
+                | Standing::NameTaken { .. }
+                | Standing::Vanished => true,
+            },
+            Some(_) | None => false,
+        };
+        waited >= self.rounds.round * LEAVING_ROUNDS && (!listed || waited >= LEAVE_PATIENCE)
     }
 
     fn until_timeout(&self) -> Duration {
@@ -368,13 +440,53 @@ impl Driver {
 
     fn answer(&self, query: StatusQuery) {
         let now = read(&self.clock);
-        let status = Status::of(&self.node, &self.view, self.rounds, now, query.most_buckets);
+        let mut status = Status::of(
+            &self.node,
+            self.view(),
+            self.rounds,
+            now,
+            query.most_buckets,
+        );
+        status.standing = self.members.as_ref().map(|members| {
+            let word = members::word(members.standing());
+            word.to_owned()
+        });
         // Who asked may have gone.
         let _ = query.answer.send(status);
     }
 
-    /// Hands the protocol one thing, and does all that it then says.
+    /// Hands the protocol one thing, and does all that it then says. Before that, it learns under which lists it may act
+    /// now, and how far.
     fn handle(&mut self, input: Input) {
+        if let Some(Change { views, members }) = self.members.as_mut().and_then(Members::changed) {
+            self.transport.set_members(&members);
+            self.follow(views);
+        }
+        self.hand(input);
+    }
+
+    /// Tells the protocol of lists that are new, or that this node may act under for another time.
+    fn follow(&mut self, views: Vec<View>) {
+        if views.is_empty() {
+            return;
+        }
+        for view in &views {
+            if !self.views.contains(view) {
+                self.hand(Input::View(view.clone()));
+            }
+        }
+        self.views = views;
+        self.show_degraded();
+    }
+
+    /// The list that holds.
+    fn view(&self) -> &View {
+        let now = read(&self.clock).wall;
+        let holds = self.views.iter().rev().find(|view| view.active_from <= now);
+        holds.unwrap_or(&self.views[0])
+    }
+
+    fn hand(&mut self, input: Input) {
         let now = read(&self.clock);
         let gate = Arc::clone(&self.gate);
         let mut credit = LeasedTable::new(gate.table(), gate::time::Now::from_nanos(now.wall.0));
@@ -403,16 +515,26 @@ impl Driver {
         }
     }
 
-    /// Shows surfaces who is out of contact.
+    /// Shows surfaces who is out of contact. Who is in no list any more owns nothing that anybody asks for.
     fn show_degraded(&self) {
-        let owners = &self.degraded_owners;
-        let degraded = (!owners.is_empty()).then(|| {
+        let degraded = self.missed_owners().next().map(|_| {
             Arc::new(Degraded {
-                views: vec![self.view.clone()],
-                owners: owners.clone(),
+                views: self.views.clone(),
+                owners: self.missed_owners().collect(),
             })
         });
         self.degraded.store(degraded);
+    }
+
+    /// Owners that have been out of contact for long, of the list that holds and of those to come.
+    fn missed_owners(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let from = self.view().active_from;
+        let lists = self
+            .views
+            .iter()
+            .filter(move |view| view.active_from >= from);
+        let missed = self.degraded_owners.iter().copied();
+        missed.filter(move |owner| lists.clone().any(|view| view.contains(*owner)))
     }
 
     fn tell(&mut self, event: Event) {
@@ -480,13 +602,14 @@ impl Driver {
         let held = usize::try_from(self.node.stats().held).unwrap_or(usize::MAX);
         let buckets = self.node.held().map(|held| held.bucket);
         self.tracked.forget_unheld(held, buckets);
-        let figures = Figures::of(
+        let mut figures = Figures::of(
             &self.node,
-            self.view.members.len(),
+            self.view(),
             now,
             self.waiters.count(),
             self.refused,
         );
+        figures.stats.degraded_owners = self.missed_owners().count() as u64;
         self.figures.store(Arc::new(figures));
     }
 }

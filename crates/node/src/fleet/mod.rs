@@ -8,6 +8,7 @@ mod degraded;
 mod disk;
 mod driver;
 mod join;
+mod members;
 mod saver;
 mod status;
 mod store;
@@ -24,8 +25,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use self::degraded::Degraded;
 pub(crate) use self::degraded::is_degraded;
 pub use self::disk::{DataDir, DataError, State};
-pub use self::driver::{Running, Start, StartError};
+pub use self::driver::{Incarnation, Running, Start, StartError};
 pub use self::join::{JoinError, Place, join};
+pub use self::members::Members;
 pub use self::status::{
     Answer, Busy, Contact, Figures, Fold, HeldSum, Ledger, Owned, Peer, Status, StatusQuery,
 };

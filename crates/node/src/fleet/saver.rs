@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use lease::id::Epoch;
 use lease::time::Wall;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -36,13 +37,13 @@ impl FloorSaver {
     /// If the operating system gives no thread.
     pub fn start(
         data: DataDir,
-        starts: u64,
+        epoch: Epoch,
         saved: UnboundedSender<Wall>,
     ) -> std::io::Result<Self> {
         let (floors, incoming) = channel();
         let thread = thread::Builder::new()
             .name("leasehold-floor".to_owned())
-            .spawn(move || save(&data, starts, &incoming, &saved))?;
+            .spawn(move || save(&data, epoch, &incoming, &saved))?;
         Ok(Self { floors, thread })
     }
 
@@ -62,7 +63,12 @@ impl FloorSaver {
     }
 }
 
-fn save(data: &DataDir, starts: u64, incoming: &Receiver<Floor>, saved: &UnboundedSender<Wall>) {
+fn save(data: &DataDir, epoch: Epoch, incoming: &Receiver<Floor>, saved: &UnboundedSender<Wall>) {
+    let state = |floor| State {
+        starts: epoch.count,
+        nonce: epoch.nonce,
+        floor,
+    };
     let mut waiting: Option<Wall> = None;
     let mut last: Option<Wall> = None;
     let mut failing = false;
@@ -84,14 +90,14 @@ fn save(data: &DataDir, starts: u64, incoming: &Receiver<Floor>, saved: &Unbound
             }
         }
         if let Some(floor) = last {
-            if let Err(error) = data.save(State { starts, floor }) {
+            if let Err(error) = data.save(state(floor)) {
                 // A floor above it is there: a start that comes at once has to wait for that.
                 tracing::warn!(event = "clock_floor_not_saved", error_message = %error);
             }
             return;
         }
         let Some(floor) = waiting else { continue };
-        match data.save(State { starts, floor }) {
+        match data.save(state(floor)) {
             Ok(()) => {
                 if failing {
                     tracing::info!(event = "clock_floor_saved_again");
@@ -120,12 +126,14 @@ fn save(data: &DataDir, starts: u64, incoming: &Receiver<Floor>, saved: &Unbound
 mod tests {
     use super::*;
 
+    const EPOCH: Epoch = Epoch { count: 3, nonce: 5 };
+
     #[test]
     fn the_newest_floor_is_on_disk_when_it_is_said_to_be() {
         let folder = tempfile::tempdir().unwrap();
         let (sender, mut saved) = tokio::sync::mpsc::unbounded_channel();
         let data = DataDir::open(folder.path()).unwrap();
-        let saver = FloorSaver::start(data, 3, sender).unwrap();
+        let saver = FloorSaver::start(data, EPOCH, sender).unwrap();
         for floor in 1..=100 {
             saver.save(Wall(floor));
         }
@@ -140,6 +148,7 @@ mod tests {
         let found = DataDir::open(folder.path()).unwrap().state().unwrap();
         let expected = State {
             starts: 3,
+            nonce: 5,
             floor: Wall(100),
         };
         assert_eq!(found, Some(expected));
@@ -150,12 +159,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (sender, _saved) = tokio::sync::mpsc::unbounded_channel();
         let data = DataDir::open(folder.path()).unwrap();
-        let saver = FloorSaver::start(data, 3, sender).unwrap();
+        let saver = FloorSaver::start(data, EPOCH, sender).unwrap();
         saver.save(Wall(1000));
         saver.finish(Wall(400));
         let found = DataDir::open(folder.path()).unwrap().state().unwrap();
         let expected = State {
             starts: 3,
+            nonce: 5,
             floor: Wall(400),
         };
         assert_eq!(found, Some(expected));

@@ -10,6 +10,7 @@ use lease::node::Node;
 use lease::stats::Stats;
 use lease::terms::{OnDegraded, Terms};
 use lease::time::Instant;
+use lease::view::View;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -56,6 +57,9 @@ pub struct StatusQuery {
 pub struct Status {
     /// The node's id in the protocol.
     pub node: String,
+    /// How it stands in a list that the fleet keeps for itself, such as `member` or `joining`. None: the list is fixed.
+    #[serde(default)]
+    pub standing: Option<String>,
     /// How often it was started.
     pub starts: u64,
     /// Which list of members it acts under.
@@ -243,9 +247,10 @@ fn millis(age: Duration) -> u64 {
 
 impl Figures {
     /// The figures as of now.
-    pub fn of(node: &Node, members: usize, now: Instant, waiting: usize, refused: u64) -> Self {
+    pub fn of(node: &Node, view: &View, now: Instant, waiting: usize, refused: u64) -> Self {
         let mut ages: Vec<u64> = node
             .folds(now)
+            .filter(|fold| view.contains(fold.node))
             .filter_map(|fold| fold.age)
             .map(|age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX))
             .collect();
@@ -254,7 +259,7 @@ impl Figures {
         Self {
             stats: node.stats().clone(),
             freshness_p99_ns: ages.get(p99).copied().unwrap_or(0),
-            members: members as u64,
+            members: view.members.len() as u64,
             waiting: waiting as u64,
             frames_refused: refused,
         }
@@ -285,7 +290,7 @@ impl Status {
     /// The status as of now.
     pub fn of(
         node: &Node,
-        view: &lease::view::View,
+        view: &View,
         rounds: Rounds,
         now: lease::time::Now,
         most_buckets: usize,
@@ -310,6 +315,7 @@ impl Status {
         let stats = node.stats();
         Self {
             node: name(node.identity().node),
+            standing: None,
             starts: node.identity().epoch.count,
             view: format!("{:016x}", view.id.0),
             members: view.members.iter().copied().map(name).collect(),
@@ -317,6 +323,7 @@ impl Status {
             pace_ms: millis(rounds.round * rounds.idle_pace),
             folds: node
                 .folds(now)
+                .filter(|fold| view.contains(fold.node))
                 .map(|fold| Fold {
                     node: name(fold.node),
                     age_ms: fold.age.map(millis),
@@ -324,6 +331,7 @@ impl Status {
                 .collect(),
             contacts: node
                 .contacts(now)
+                .filter(|contact| view.contains(contact.node))
                 .map(|contact| Contact {
                     node: name(contact.node),
                     in_contact: contact.in_contact,

@@ -19,6 +19,8 @@ pub struct FleetScrape {
     pub figures: Arc<Figures>,
     /// How things stand with each member.
     pub peers: Vec<PeerStatus>,
+    /// Requests that this node has answered.
+    pub requests: u64,
 }
 
 const NANOS: f64 = 1e9;
@@ -56,6 +58,11 @@ impl FleetScrape {
                 "throttle_fleet_reports_received",
                 "Reports of other nodes to this one as owner",
                 stats.reports_received,
+            ),
+            (
+                "throttle_fleet_asked",
+                "Times that a request found too little credit of a limit and asked for more",
+                stats.needs,
             ),
             (
                 "throttle_fleet_recalls",
@@ -100,7 +107,7 @@ impl FleetScrape {
         ]
     }
 
-    fn gauges(&self) -> [(&'static str, &'static str, f64); 10] {
+    fn gauges(&self) -> [(&'static str, &'static str, f64); 11] {
         let Figures {
             stats,
             freshness_p99_ns,
@@ -109,6 +116,7 @@ impl FleetScrape {
             frames_refused: _,
         } = &*self.figures;
         let per_round = |count: u64| count as f64 / (stats.rounds.max(1) as f64);
+        let asked = stats.needs as f64 / (self.requests.max(1) as f64);
         let others = members.saturating_sub(1).max(1) as f64;
         [
             (
@@ -125,6 +133,12 @@ impl FleetScrape {
                 "enforcement_degraded",
                 "Owners out of contact for so long that limits are enforced as their `on_degraded` says",
                 stats.degraded_owners as f64,
+            ),
+            (
+                "throttle_fleet_fast_path_share",
+                "Of all requests, the part that found too little credit and asked for more",
+                // A request that lacks credit of two limits asks for both.
+                asked.min(1.0),
             ),
             (
                 "throttle_fleet_members",

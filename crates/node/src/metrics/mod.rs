@@ -310,6 +310,17 @@ impl Telemetry {
         scrape::text(self, table, None)
     }
 
+    /// Requests answered, however.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        let answers = Surface::ALL
+            .iter()
+            .flat_map(|surface| Answer::ALL.iter().map(move |answer| (*surface, *answer)));
+        answers
+            .map(|(surface, answer)| self.shards.answers(surface, answer))
+            .sum()
+    }
+
     /// The same at a node of a fleet.
     #[must_use]
     pub fn scrape_in_fleet(&self, table: &TableStats, fleet: FleetScrape) -> String {

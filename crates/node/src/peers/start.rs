@@ -58,7 +58,7 @@ pub fn start_nats(config: &Config, link: &NatsLink, deliver: Deliver) -> Option<
         bounds: config.peers.bounds(),
     };
     let peers = NatsPeers::start(settings, link.clone(), deliver);
-    peers.set_members(&config.fleet.members);
+    peers.set_members(config.fleet.members.fixed());
     Some(peers)
 }
 
@@ -92,6 +92,6 @@ pub fn start_mesh(
     if let Some(credentials) = credentials {
         mesh.ends_with_it(tokio::spawn(credentials.keep_fresh(tls.look_every)).abort_handle());
     }
-    mesh.set_members(&config.fleet.members);
+    mesh.set_members(config.fleet.members.fixed());
     Ok(Some(mesh))
 }

@@ -26,6 +26,7 @@ async fn metrics(State(core): State<Core>) -> Response {
             let fleet = FleetScrape {
                 figures: place.fleet.figures(),
                 peers: place.transport.peers(),
+                requests: core.telemetry.requests(),
             };
             core.telemetry.scrape_in_fleet(&stats, fleet)
         }

@@ -88,7 +88,7 @@ impl Core {
             }
         };
         let clock = Clock::system(table.latest());
-        let gate = if config.fleet.members.is_empty() {
+        let gate = if config.fleet.members.is_none() {
             Gate::new(table, &hash_secret, policy)?
         } else {
             let fleet = gate::Fleet {
@@ -131,7 +131,14 @@ pub async fn run(
     log(&core)?;
     tell(became, config.table.path.as_deref());
     // Before anything is asked of it.
-    let running = match fleet::join(config, &core).await? {
+    let joined = tokio::select! {
+        joined = fleet::join(config, &core) => joined?,
+        signal = signals.next() => {
+            tracing::info!(event = "signal", signal, "stopped while it was joining its fleet");
+            return Ok(Exit::Drained { cut_off: 0 });
+        }
+    };
+    let running = match joined {
         Some((place, running)) => {
             core.fleet = Some(place);
             Some(running)

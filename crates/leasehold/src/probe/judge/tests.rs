@@ -26,6 +26,7 @@ fn answer(me: &str) -> Answer {
             .collect(),
         status: Status {
             node: id(me),
+            standing: None,
             starts: 1,
             view: "view".to_owned(),
             members: NAMES.iter().map(|name| id(name)).collect(),

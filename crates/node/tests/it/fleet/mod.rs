@@ -20,7 +20,7 @@ use lease::id::ViewId;
 use lease::node::FastPath;
 use lease::view::View;
 use leasehold_node::clock::Clock;
-use leasehold_node::fleet::{DataDir, Fleet, Running, Start, Status};
+use leasehold_node::fleet::{DataDir, Fleet, Incarnation, Running, Start, Status};
 use leasehold_node::peers::{
     Bounds, ClusterName, Identity, Member, Mesh, MeshSettings, NodeName, Security, Transport,
     inbox, system_chance,
@@ -99,16 +99,19 @@ fn start_under(folder: &Path, policy: &str, config: Config) -> Vec<Node> {
             let secret = HashSecret::new(1, [7; 32]);
             let gate = Arc::new(Gate::in_fleet(table, &secret, &policy, sharing).unwrap());
             let clock = Clock::system(Now::default());
+            let data = DataDir::open(&folder.join(name)).unwrap();
+            let id = NodeName::new(name).unwrap().id();
             let start = Start {
                 config: Config {
                     // The machine may be busy with other tests.
                     fast_path_deadline: Duration::from_millis(500),
                     ..config.clone()
                 },
-                node: NodeName::new(name).unwrap().id(),
-                view: view.clone(),
-                data: DataDir::open(&folder.join(name)).unwrap(),
-                first: true,
+                incarnation: Incarnation::begin(&data, id, true).unwrap(),
+                views: vec![view.clone()],
+                members: None,
+                leave_on_stop: true,
+                data,
                 gate: Arc::clone(&gate),
                 clock: clock.clone(),
                 transport: Arc::clone(&mesh) as Arc<dyn Transport>,
