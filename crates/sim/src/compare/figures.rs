@@ -81,12 +81,6 @@ impl Windows {
         }
         figures
     }
-
-    /// The part admitted of all units due, whichever windows they were due in; none without windows.
-    #[must_use]
-    pub fn of_units(&self) -> Option<f64> {
-        (self.due > 0).then(|| self.admitted_of_due as f64 / self.due as f64)
-    }
 }
 
 #[cfg(test)]
@@ -117,7 +111,6 @@ mod tests {
         let figures = Windows::of(windows.iter());
         assert_eq!(figures.windows, 4);
         assert_eq!((figures.due, figures.admitted_of_due), (124, 118));
-        assert_eq!(figures.of_units(), Some(118.0 / 124.0));
         assert_eq!(figures.mean, Some((0.25 + 0.97 + 1.0 + 1.0) / 4.0));
         assert_eq!((figures.p5, figures.worst), (Some(0.25), Some(0.25)));
         assert_eq!((figures.short, figures.most_lacking), (1, 3));

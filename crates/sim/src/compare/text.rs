@@ -60,14 +60,14 @@ fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(out, "\nwhat it took, warm-up included")?;
     writeln!(
         out,
-        "{:<7}  {:>13}  {:>9}  {:>8}  {:>12}  {:>13}  {:>14}",
+        "{:<8}  {:>13}  {:>9}  {:>8}  {:>12}  {:>13}  {:>14}",
         "mode", "requests", "fast path", "missed", "longest wait", "messages/node", "bytes/node"
     )?;
     for mode in &report.modes {
         let cost = &mode.cost;
         writeln!(
             out,
-            "{:<7}  {:>13}  {:>9}  {:>8}  {:>9} ms  {:>11}/s  {:>12}/s",
+            "{:<8}  {:>13}  {:>9}  {:>8}  {:>9} ms  {:>11}/s  {:>12}/s",
             mode.mode.name(),
             grouped(cost.requests),
             part(cost.fast_path_share),
@@ -94,8 +94,8 @@ fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
 fn write_head(out: &mut String, first: &str, second: &str) -> std::fmt::Result {
     writeln!(
         out,
-        "{first:<7}  {second:<11}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>7}  {:>10}  {:>7}",
-        "windows", "mean", "p5", "worst", "of units", "short", "units over", "most"
+        "{first:<8}  {second:<11}  {:>9}  {:>8}  {:>8}  {:>8}  {:>7}  {:>12}  {:>9}",
+        "windows", "mean", "p5", "worst", "short", "over, units", "most"
     )
 }
 
@@ -108,12 +108,11 @@ fn write_windows(
     let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), part);
     writeln!(
         out,
-        "{first:<7}  {second:<11}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>7}  {:>10}  {:>7}",
+        "{first:<8}  {second:<11}  {:>9}  {:>8}  {:>8}  {:>8}  {:>7}  {:>12}  {:>9}",
         grouped(windows.windows),
         shown(windows.mean),
         shown(windows.p5),
         shown(windows.worst),
-        shown(windows.of_units()),
         grouped(windows.short),
         grouped(windows.over_units),
         format!("{:.2} x", windows.most_of_limit)

@@ -131,6 +131,12 @@ keys = 20
 load = 1.5
 place = "pinned"
 
+[[traffic]]
+limits = ["10/s", "100/s", "1000/min"]
+keys = 20
+load = 1.5
+place = "random"
+
 [[fault]]
 what = "down"
 node = 0

@@ -3,7 +3,7 @@
 //! What is admitted is counted at the clients. Safety is asserted strictly; liveness with time to spare, because the
 //! machine may be busy.
 
-mod bus;
+pub mod bus;
 mod cases;
 mod fleet;
 mod load;

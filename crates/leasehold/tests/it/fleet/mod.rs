@@ -1,10 +1,16 @@
-//! Three real nodes on one machine, one limit between them. What is admitted is counted at the clients.
+//! Three real nodes on one machine, one limit between them, over each transport. What is admitted is counted at the
+//! clients.
+
+mod metrics;
+mod reload;
+mod view;
 
 use std::path::PathBuf;
 
 use http::StatusCode;
 use tempfile::TempDir;
 
+use crate::faults::bus::Bus;
 use crate::harness::client::Client;
 use crate::harness::leasehold::Leasehold;
 use crate::harness::{eventually, free_port};
@@ -25,13 +31,31 @@ rules:
     limits: [{rate: 300 per 30d}]
 ";
 
+/// What carries what nodes say to each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Mesh,
+    Nats,
+}
+
 struct Three {
+    // Dropped in this order: the nodes before what they need.
     nodes: Vec<Leasehold>,
+    _bus: Option<Bus>,
     _secret: TempDir,
 }
 
 impl Three {
-    async fn start() -> Self {
+    async fn start(over: Over) -> Self {
+        Self::start_with(over, POLICY, "").await
+    }
+
+    /// The same under another policy, with more settings of the section `fleet`.
+    async fn start_with(over: Over, policy: &str, fleet: &str) -> Self {
+        let mut bus = None;
+        if over == Over::Nats {
+            bus.insert(Bus::prepare()).up().await;
+        }
         let secret = TempDir::new().unwrap();
         let file: PathBuf = secret.path().join("secret");
         std::fs::write(&file, "7".repeat(64)).unwrap();
@@ -39,23 +63,33 @@ impl Three {
         let members: Vec<String> = NAMES
             .iter()
             .zip(ports)
-            .map(|(name, port)| format!("{{ name = \"{name}\", address = \"127.0.0.1:{port}\" }}"))
+            .map(|(name, port)| match over {
+                Over::Mesh => format!("{{ name = \"{name}\", address = \"127.0.0.1:{port}\" }}"),
+                Over::Nats => format!("{{ name = \"{name}\" }}"),
+            })
             .collect();
         let data = secret.path().display();
         let mut nodes: Vec<Leasehold> = NAMES
             .iter()
             .zip(ports)
             .map(|(name, port)| {
+                let transport = match &bus {
+                    None => format!("[peers]\nlisten = \"127.0.0.1:{port}\"\ninsecure = true\n"),
+                    Some(bus) => {
+                        let server = format!("nats://127.0.0.1:{}", bus.port);
+                        format!("[nats]\nservers = [\"{server}\"]\nplaintext = true\n")
+                    }
+                };
                 let settings = format!(
                     "secret = \"file:{}\"\n\
                      drain.grace_ms = 0\n\
                      [fleet]\ncluster = \"test\"\nnode = \"{name}\"\nmembers = [{}]\n\
                      data_dir = \"{data}/{name}\"\nfirst_start = true\n\
-                     [peers]\nlisten = \"127.0.0.1:{port}\"\ninsecure = true\n",
+                     {fleet}\n{transport}",
                     file.display(),
                     members.join(", ")
                 );
-                Leasehold::prepare(POLICY, &settings)
+                Leasehold::prepare(policy, &settings)
             })
             .collect();
         for node in &mut nodes {
@@ -63,6 +97,7 @@ impl Three {
         }
         let three = Self {
             nodes,
+            _bus: bus,
             _secret: secret,
         };
         for node in &three.nodes {
@@ -122,7 +157,16 @@ impl Three {
 /// A15, C9, C11: a busy client gets what it paid for, wherever its requests come, and nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_admit_the_limit_together() {
-    let three = Three::start().await;
+    admit_together(Over::Mesh).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_admit_the_limit_together_over_nats() {
+    admit_together(Over::Nats).await;
+}
+
+async fn admit_together(over: Over) {
+    let three = Three::start(over).await;
     let mut admitted = 0;
     eventually("a busy client to get 97% of its limit", async || {
         admitted += three.admitted(&[0, 1, 2], 100, "/shared").await;
@@ -145,7 +189,16 @@ async fn three_nodes_admit_the_limit_together() {
 /// A node that crashes takes what it held with it; when it is back, it adds nothing to what there was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_and_a_restart_admit_nothing_twice() {
-    let mut three = Three::start().await;
+    crash_and_restart(Over::Mesh).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_and_a_restart_admit_nothing_twice_over_nats() {
+    crash_and_restart(Over::Nats).await;
+}
+
+async fn crash_and_restart(over: Over) {
+    let mut three = Three::start(over).await;
     for target in ["/shared", "/durable"] {
         let mut admitted = three.admitted(&[0, 1, 2], 40, target).await;
         assert!(admitted > 0, "{target}");
@@ -164,13 +217,25 @@ async fn a_crash_and_a_restart_admit_nothing_twice() {
 /// X6: spend some, replace all nodes one by one, and ask for far more than there is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_restart_admits_nothing_twice() {
-    let mut three = Three::start().await;
+    roll(Over::Mesh).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_restart_admits_nothing_twice_over_nats() {
+    roll(Over::Nats).await;
+}
+
+async fn roll(over: Over) {
+    let mut three = Three::start(over).await;
     let mut admitted = three.admitted(&[0, 1, 2], 40, "/durable").await;
     for index in 0..NAMES.len() {
         three.nodes[index].stop().await;
         three.nodes[index].up().await;
         let back = &three.nodes[index];
         three.in_contact(back).await;
+        // It was started again within a second, and is not behind the clock that it had saved.
+        let output = back.output();
+        assert!(!output.contains("clock_behind_floor"), "{output}");
     }
     for _ in 0..3 {
         admitted += three.admitted(&[0, 1, 2], 200, "/durable").await;
