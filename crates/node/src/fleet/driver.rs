@@ -39,6 +39,9 @@ use crate::peers::{Frame, Inbox, Transport, open};
 /// How often figures are put up for metrics.
 const FIGURES_EVERY: Duration = Duration::from_millis(250);
 
+/// How often records of durable windows that are over are removed.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
 /// A node that leaves stays for so many rounds, so that what it hands back arrives.
 const LEAVING_ROUNDS: u32 = 3;
 
@@ -237,6 +240,7 @@ impl Start {
                     figures: shown,
                     refused: 0,
                     next_figures: now.instant,
+                    next_sweep: now.instant + SWEEP_EVERY,
                 };
                 driver.follow(views);
                 runtime.block_on(driver.run(events));
@@ -299,6 +303,7 @@ struct Driver {
     /// Frames that were no envelope for this node.
     refused: u64,
     next_figures: Instant,
+    next_sweep: Instant,
 }
 
 impl Driver {
@@ -611,5 +616,9 @@ impl Driver {
         );
         figures.stats.degraded_owners = self.missed_owners().count() as u64;
         self.figures.store(Arc::new(figures));
+        if now >= self.next_sweep {
+            self.next_sweep = now + SWEEP_EVERY;
+            self.store.sweep(read(&self.clock).wall);
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! The protocol's questions to the store of durable limits, asked beside its thread's other work.
 //!
-//! It never says that a change was kept unless the store did.
+//! It never says that a change was kept unless the store did. Records of windows that are over are removed now and then,
+//! or the store would be full one day and refuse new ones.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lease::bucket::Bucket;
 use lease::durable::{self, StoreAnswer};
 use lease::node::{Identity, Input};
+use lease::time::Wall;
 use store::ledger::{DurableLedger, LedgerError};
 use store::record::{Authorized, Change, Fence, Refusal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -17,6 +20,7 @@ pub struct Store {
     ledger: Option<Arc<dyn DurableLedger>>,
     /// One question a bucket at a time is on its way, so this is bounded by the protocol's own bound.
     answers: UnboundedSender<Input>,
+    sweeping: Arc<AtomicBool>,
 }
 
 impl Store {
@@ -24,7 +28,12 @@ impl Store {
     /// it says comes out of the receiver.
     pub fn new(ledger: Option<Arc<dyn DurableLedger>>) -> (Self, UnboundedReceiver<Input>) {
         let (answers, incoming) = unbounded_channel();
-        (Self { ledger, answers }, incoming)
+        let store = Self {
+            ledger,
+            answers,
+            sweeping: Arc::default(),
+        };
+        (store, incoming)
     }
 
     /// Asks what lies there for a bucket.
@@ -55,6 +64,32 @@ impl Store {
                 Ok(made) => StoreAnswer::Kept(known(made)),
                 Err(error) => failed(&error),
             }
+        });
+    }
+
+    /// Removes what may be removed at `now`, unless that is under way.
+    pub fn sweep(&self, now: Wall) {
+        let Some(ledger) = self.ledger.clone() else {
+            return;
+        };
+        // Relaxed, here and below: the flag guards nothing but itself.
+        if self.sweeping.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let sweeping = Arc::clone(&self.sweeping);
+        tokio::spawn(async move {
+            // Each call removes some thousands at most.
+            let swept = loop {
+                match ledger.sweep(now).await {
+                    Ok(0) => break Ok(()),
+                    Ok(_) => {}
+                    Err(error) => break Err(error),
+                }
+            };
+            if let Err(error) = swept {
+                tracing::warn!(event = "ledger_not_swept", error_message = %error);
+            }
+            sweeping.store(false, Ordering::Relaxed);
         });
     }
 
@@ -109,5 +144,61 @@ fn kept(known: durable::Authorized) -> Authorized {
             epoch: known.fence.epoch,
         },
         version: known.version,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lease::bucket::{Subject, WindowId};
+    use lease::id::{Epoch, NodeId};
+    use store::file::FileLedger;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn records_of_windows_that_are_over_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger: Arc<dyn DurableLedger> = Arc::new(FileLedger::open(folder.path(), 10).unwrap());
+        let (store, mut answers) = Store::new(Some(Arc::clone(&ledger)));
+        let me = Identity {
+            node: NodeId(1),
+            epoch: Epoch { count: 1, nonce: 2 },
+        };
+        let bucket = |window| Bucket {
+            subject: Subject(7),
+            window: WindowId(window),
+        };
+        for window in [1, 2] {
+            let change = durable::Change {
+                bucket: bucket(window),
+                expected: None,
+                to: 5,
+                keep_until: Wall(window * 100),
+            };
+            store.authorize(change, me);
+            let answer = answers.recv().await.unwrap();
+            assert!(
+                matches!(
+                    answer,
+                    Input::Store {
+                        answer: StoreAnswer::Kept(_),
+                        ..
+                    }
+                ),
+                "{answer:?}"
+            );
+        }
+        store.sweep(Wall(150));
+        let swept = async {
+            while ledger.load(bucket(1)).await.unwrap().is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), swept)
+            .await
+            .expect("the first window's record goes");
+        assert!(ledger.load(bucket(2)).await.unwrap().is_some());
     }
 }
