@@ -147,6 +147,17 @@ impl Holder {
         }
         entry.exhausted = false;
         if terms.mode == Mode::Lease {
+            if terms.units < before.units {
+                // The owner would call it back, but may not know yet how much it is. Out of contact, no more is kept than
+                // the limit could have left.
+                let keep = match self.owners.get(&entry.owner) {
+                    Some(owner) if owner.in_contact(turn) => 0,
+                    Some(_) | None => terms.units.saturating_sub(entry.spent()),
+                };
+                if let Some(ledger) = self.owners.get(&entry.owner).and_then(|owner| owner.ledger) {
+                    entry.hand_back(bucket, keep, ledger, credit, turn.stats);
+                }
+            }
             self.hurry(bucket);
             return;
         }
