@@ -1,8 +1,8 @@
 //! Three real nodes on one machine, one limit between them, over each transport. What is admitted is counted at the
 //! clients.
 
+mod degraded;
 mod metrics;
-mod reload;
 mod view;
 
 use std::path::PathBuf;
