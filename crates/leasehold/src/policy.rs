@@ -105,7 +105,7 @@ fn read_source(
         format: format.into(),
         watch: false,
     };
-    match Source::new(&settings).read() {
+    match Source::once(&settings).read() {
         Ok(document) => Ok(match gate(&document.policy, &HashSecret::new(1, [0; 32])) {
             Ok(_) => Ok(document),
             Err(GateError::Policy(error)) => Err(ReadError::NotEnforceable(error)),

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use node::config::Loaded;
@@ -69,8 +70,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 print!("{}", welcome::text(addresses));
             }
         }
-    }))?;
-    Ok(match exit {
+    }));
+    // A thread that waits for a disk that hangs must not keep the process from ending. The node has drained by now.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    Ok(match exit? {
         Exit::Drained { cut_off: 0 } => ExitCode::SUCCESS,
         // What was cut off is in the log.
         Exit::Drained { .. } | Exit::Hurried => ExitCode::from(1),

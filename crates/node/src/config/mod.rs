@@ -197,7 +197,7 @@ impl Loaded {
                     .to_owned(),
             });
         }
-        if tracing_subscriber::EnvFilter::try_new(&config.log.level).is_err() {
+        if !crate::log::is_level(&config.log.level) {
             faults.push(Fault::BadValue {
                 origin: self.origin("log.level"),
                 key: "log.level",

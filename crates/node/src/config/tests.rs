@@ -199,6 +199,26 @@ fn wrong_values_are_refused_with_what_would_be_right() {
             "`policy.path` is an array: expected a path",
         ),
         (
+            "[log]\nlevel = \"verbose\"",
+            "`log.level` is \"verbose\": expected error, warn",
+        ),
+        (
+            "[log]\nlevel = \"\"",
+            "`log.level` is \"\": expected error, warn",
+        ),
+        (
+            "[log]\nlevel = \"inof\"",
+            "`log.level` is \"inof\": expected error, warn",
+        ),
+        (
+            "[log]\nlevel = \"debug,foo=bar\"",
+            "`log.level` is \"debug,foo=bar\": expected error, warn",
+        ),
+        (
+            "[log]\nlevel = \"info,hyper\"",
+            "`log.level` is \"info,hyper\": expected error, warn",
+        ),
+        (
             "[log]\nlevel = \"a=b=c\"",
             "`log.level` is \"a=b=c\": expected error, warn",
         ),

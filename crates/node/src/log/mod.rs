@@ -40,6 +40,22 @@ pub enum LogError {
     AlreadySet,
 }
 
+/// Whether `text` says what is logged: a level, or `target=level` directives separated by commas. The filter itself takes
+/// any word for a target of which all is logged, a misspelt level too, and then logs nothing else.
+#[must_use]
+pub fn is_level(text: &str) -> bool {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let known = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let all_known = text.split(',').all(|directive| {
+        let directive = directive.trim();
+        match directive.rsplit_once('=') {
+            Some((target, level)) => !target.is_empty() && known(level),
+            None => known(directive),
+        }
+    });
+    all_known && EnvFilter::builder().parse(text).is_ok()
+}
+
 /// Sends this process's log to standard error.
 ///
 /// # Errors

@@ -6,6 +6,7 @@
 mod source;
 mod watch;
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use gate::time::Now;
@@ -35,6 +36,9 @@ pub enum Why {
 struct State {
     /// The version in force.
     in_force: Version,
+    /// Whether it was written in envoyproxy/ratelimit's format. It stays so: a file of the other format takes no rule over,
+    /// and is rather one that was put in the wrong place.
+    is_envoys: bool,
     /// What the log has told of a refused file, so that it tells each fault once.
     told: Option<String>,
 }
@@ -55,6 +59,7 @@ impl Reloader {
             .policy(Reload::Applied, in_force.version.as_str(), core.clock.now());
         let state = State {
             in_force: in_force.version.clone(),
+            is_envoys: in_force.is_envoys,
             told: None,
         };
         Self {
@@ -94,6 +99,12 @@ impl Reloader {
                 return Ok(None);
             }
             let document = self.source.understand(&bytes)?;
+            if document.is_envoys != state.is_envoys {
+                return Err(ReadError::OtherFormat {
+                    path: self.source.path().map(Path::to_owned).unwrap_or_default(),
+                    is_envoys: document.is_envoys,
+                });
+            }
             let before = self.core.gate.snapshot().revision();
             let revision = revision(self.core.clock.now(), before);
             self.core

@@ -4,8 +4,9 @@
 //! limit are faults, never a policy that limits nothing.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gate::CompileError;
@@ -69,6 +70,19 @@ pub enum ReadError {
         /// The file or directory.
         path: PathBuf,
     },
+    /// It is of another format than the policy in force.
+    #[error(
+        "{}: {}, and the policy in force is not: no rule of it would be left; start the node anew if that is meant, or \
+         set policy.format",
+        path.display(),
+        if *is_envoys { "this is a configuration of envoyproxy/ratelimit" } else { "this is a policy of Leasehold's format" }
+    )]
+    OtherFormat {
+        /// The file or directory.
+        path: PathBuf,
+        /// Whether what was read is of envoyproxy/ratelimit's format.
+        is_envoys: bool,
+    },
     /// It was understood but cannot be enforced.
     #[error(transparent)]
     NotEnforceable(#[from] CompileError),
@@ -86,6 +100,7 @@ impl ReadError {
             | Self::Faulty { .. }
             | Self::EnvoyFaulty(_)
             | Self::NothingLimited { .. }
+            | Self::OtherFormat { .. }
             | Self::NotEnforceable(_) => false,
         }
     }
@@ -106,6 +121,7 @@ impl ReadError {
             | Self::TooManyFiles { .. }
             | Self::DirectoryOfOurs { .. }
             | Self::NothingLimited { .. }
+            | Self::OtherFormat { .. }
             | Self::NotEnforceable(_) => None,
         }
     }
@@ -130,6 +146,8 @@ pub struct Document {
     pub policy: Policy,
     /// Its version.
     pub version: Version,
+    /// Whether it was written in envoyproxy/ratelimit's format.
+    pub is_envoys: bool,
     /// What in it has no effect or is hardly meant, by file.
     pub warnings: Vec<(String, Fault)>,
 }
@@ -147,15 +165,28 @@ pub struct Bytes {
 pub struct Source {
     path: Option<PathBuf>,
     format: PolicyFormat,
+    /// Whether it is read once only, so that it may be a pipe.
+    once: bool,
 }
 
 impl Source {
-    /// The source that the configuration names.
+    /// The source that the configuration names, to be read again and again: files only. To open a pipe would wait for who
+    /// writes to it, and find it empty the next time.
     #[must_use]
     pub fn new(settings: &PolicySource) -> Self {
         Self {
             path: settings.path.clone(),
             format: settings.format,
+            once: false,
+        }
+    }
+
+    /// The same, to be read once: it may be a pipe, such as `/dev/stdin`.
+    #[must_use]
+    pub fn once(settings: &PolicySource) -> Self {
+        Self {
+            once: true,
+            ..Self::new(settings)
         }
     }
 
@@ -191,7 +222,9 @@ impl Source {
         };
         let metadata = std::fs::metadata(path).map_err(|source| unreadable(path, source))?;
         if !metadata.is_dir() {
-            let bytes = read_file(path).map_err(|source| unreadable(path, source))?;
+            let bytes = self
+                .read_file(path)
+                .map_err(|source| unreadable(path, source))?;
             return Ok(Bytes {
                 files: vec![(path.clone(), bytes)],
                 is_directory: false,
@@ -210,7 +243,7 @@ impl Source {
         }
         let files = names
             .into_iter()
-            .map(|file| match read_file(&file) {
+            .map(|file| match self.read_file(&file) {
                 Ok(bytes) => Ok((file, bytes)),
                 Err(source) => Err(unreadable(&file, source)),
             })
@@ -219,6 +252,19 @@ impl Source {
             files,
             is_directory: true,
         })
+    }
+
+    /// Reads a file, up to a byte more than the readers take: they refuse it then, and say so.
+    fn read_file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let file = if self.once {
+            File::open(path)?
+        } else {
+            open_regular(path)?
+        };
+        let mut bytes = Vec::new();
+        file.take(yaml::MAX_BYTES as u64 + 1)
+            .read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Understands what was read.
@@ -274,6 +320,7 @@ impl Source {
         Ok(Document {
             policy,
             version: bytes.version(),
+            is_envoys: as_envoys,
             warnings,
         })
     }
@@ -296,13 +343,19 @@ impl Bytes {
     }
 }
 
-/// Reads a file, up to a byte more than the readers take: they refuse it then, and say so.
-fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?
-        .take(yaml::MAX_BYTES as u64 + 1)
-        .read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// Opens a file, and nothing that opening could wait for.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let nonblock = rustix::fs::OFlags::NONBLOCK.bits();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nonblock.cast_signed())
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        let problem = "not a regular file: a node reads its policy again and again";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, problem))
+    }
 }
 
 /// The policy files of a directory, in order. Names that begin with a dot are the mount's own or an editor's.

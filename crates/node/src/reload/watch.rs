@@ -6,6 +6,7 @@
 //! regular look finds it then.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
 use super::{ReadError, Reloader, Why};
@@ -27,6 +29,8 @@ pub struct Pace {
     pub at_most: Duration,
     /// How often the source is read though nothing was seen to change.
     pub look_every: Duration,
+    /// How long a reading may take before that is a fault: a disk may hang.
+    pub read_at_most: Duration,
 }
 
 impl Default for Pace {
@@ -35,6 +39,7 @@ impl Default for Pace {
             quiet: Duration::from_millis(100),
             at_most: Duration::from_secs(2),
             look_every: Duration::from_secs(10),
+            read_at_most: Duration::from_secs(10),
         }
     }
 }
@@ -51,6 +56,7 @@ pub async fn watch(
 ) {
     let changed = Arc::new(Notify::new());
     let mut watching = on_change.then(|| Watching::start(&reloader, &changed));
+    let mut readings = Readings::default();
     let mut look = tokio::time::interval(pace.look_every);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     look.reset();
@@ -65,8 +71,9 @@ pub async fn watch(
             }
             _ = look.tick(), if on_change => Why::Noticed,
         };
-        read_when_still(&reloader, pace, why).await;
-        if let Some(watching) = &mut watching {
+        read_when_still(&reloader, &mut readings, pace, why).await;
+        // Not while a reading hangs: this would too.
+        if let (Some(watching), None) = (&mut watching, &readings.pending) {
             watching.renew(&reloader);
         }
     }
@@ -79,9 +86,9 @@ async fn settle(changed: &Notify, pace: Pace) {
 }
 
 /// Reads until two readings in a row agree, and applies them.
-async fn read_when_still(reloader: &Arc<Reloader>, pace: Pace, why: Why) {
+async fn read_when_still(reloader: &Arc<Reloader>, readings: &mut Readings, pace: Pace, why: Why) {
     const MOST_READINGS: u32 = 20;
-    let mut before = read(reloader).await;
+    let mut before = readings.next(reloader, pace.read_at_most).await;
     // What is in force already is certainly not half-written.
     let is_in_force = |reading: &Reading| {
         reading
@@ -93,7 +100,7 @@ async fn read_when_still(reloader: &Arc<Reloader>, pace: Pace, why: Why) {
             break;
         }
         sleep(pace.quiet).await;
-        let again = read(reloader).await;
+        let again = readings.next(reloader, pace.read_at_most).await;
         let same = match (&before, &again) {
             (Ok(one), Ok(other)) => one == other,
             (Err(one), Err(other)) => one.to_string() == other.to_string(),
@@ -113,19 +120,35 @@ async fn read_when_still(reloader: &Arc<Reloader>, pace: Pace, why: Why) {
 
 type Reading = Result<super::Bytes, ReadError>;
 
-async fn read(reloader: &Arc<Reloader>) -> Reading {
-    let source = reloader.source().clone();
-    match tokio::task::spawn_blocking(move || source.bytes()).await {
-        Ok(reading) => reading,
-        // The runtime is going down, or reading panicked: there is nothing to apply.
-        Err(error) => Err(ReadError::Unreadable {
-            path: reloader
-                .source()
-                .path()
-                .map(PathBuf::from)
-                .unwrap_or_default(),
-            source: std::io::Error::other(error),
-        }),
+/// Reads on threads that may wait for a disk, one at a time: one that hangs is waited for, not joined by others.
+#[derive(Default)]
+struct Readings {
+    pending: Option<JoinHandle<Reading>>,
+}
+
+impl Readings {
+    async fn next(&mut self, reloader: &Reloader, at_most: Duration) -> Reading {
+        let mut reading = self.pending.take().unwrap_or_else(|| {
+            let source = reloader.source().clone();
+            tokio::task::spawn_blocking(move || source.bytes())
+        });
+        let failed = |source| {
+            let path = reloader.source().path();
+            Err(ReadError::Unreadable {
+                path: path.map(PathBuf::from).unwrap_or_default(),
+                source,
+            })
+        };
+        match timeout(at_most, &mut reading).await {
+            Ok(Ok(reading)) => reading,
+            // The runtime is going down, or reading panicked: there is nothing to apply.
+            Ok(Err(error)) => failed(io::Error::other(error)),
+            Err(_) => {
+                self.pending = Some(reading);
+                let problem = format!("not read within {} ms", at_most.as_millis());
+                failed(io::Error::new(io::ErrorKind::TimedOut, problem))
+            }
+        }
     }
 }
 

@@ -34,12 +34,16 @@ fn envoys(domain: &str, units: u64) -> String {
     )
 }
 
-fn source(path: &Path, format: PolicyFormat) -> Source {
-    Source::new(&PolicySource {
+fn settings(path: &Path, format: PolicyFormat) -> PolicySource {
+    PolicySource {
         path: Some(path.into()),
         format,
         watch: true,
-    })
+    }
+}
+
+fn source(path: &Path, format: PolicyFormat) -> Source {
+    Source::new(&settings(path, format))
 }
 
 /// A node's parts under a policy file in a directory of its own.
@@ -59,7 +63,15 @@ impl Bench {
     }
 
     fn of(directory: TempDir, path: PathBuf) -> Self {
-        let source = source(&path, PolicyFormat::Auto);
+        Self::of_source(directory, path, Source::new)
+    }
+
+    fn of_source(
+        directory: TempDir,
+        path: PathBuf,
+        source: impl FnOnce(&PolicySource) -> Source,
+    ) -> Self {
+        let source = source(&settings(&path, PolicyFormat::Auto));
         let document = source.read().unwrap();
         let (core, _) = fixture::core(&document.policy);
         let reloader = Arc::new(Reloader::new(source, core.clone(), &document));
@@ -142,6 +154,7 @@ fn take(gate: &Gate) -> Option<u64> {
 
 /// Quick, and no regular look: only what is watched is found.
 const WATCHING_ONLY: Pace = Pace {
+    read_at_most: Duration::from_secs(10),
     quiet: Duration::from_millis(10),
     at_most: Duration::from_millis(500),
     look_every: Duration::from_secs(3600),
@@ -509,6 +522,73 @@ async fn a_regular_look_finds_what_was_not_seen() {
     life.go_on_to(Phase::Closing);
     soon("the watch to end", watching).await.unwrap();
     fs::remove_dir_all(bench.directory.path().with_extension("old")).unwrap();
+}
+
+fn fifo(path: &Path) {
+    let (mode, kind) = (rustix::fs::Mode::RWXU, rustix::fs::FileType::Fifo);
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).unwrap();
+}
+
+/// To open a pipe waits for a writer: the watch would never come back.
+#[tokio::test]
+async fn a_pipe_in_the_files_place_is_refused_and_the_next_file_is_read() {
+    let bench = Bench::new(&ours(5));
+    let (life, hangup, watching) = bench.watch(true, WATCHING_ONLY);
+    fs::remove_file(&bench.path).unwrap();
+    fifo(&bench.path);
+    hangup.notify_one();
+    until("the pipe is refused", async || bench.is_alarmed()).await;
+    fs::remove_file(&bench.path).unwrap();
+    bench.write(&ours(6));
+    hangup.notify_one();
+    until("the file is read", async || bench.units() == 6).await;
+    assert!(!bench.is_alarmed());
+    life.go_on_to(Phase::Closing);
+    soon("the watch to end", watching).await.unwrap();
+}
+
+/// A disk that hangs, as far as a test can have one: a pipe that nobody writes to, opened as one that is read once.
+#[tokio::test]
+async fn a_reading_that_hangs_is_an_alarm_and_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.yaml");
+    fs::write(&path, ours(5)).unwrap();
+    let bench = Bench::of_source(directory, path, Source::once);
+    let pace = Pace {
+        read_at_most: Duration::from_millis(20),
+        look_every: Duration::from_millis(20),
+        ..WATCHING_ONLY
+    };
+    let (life, _, watching) = bench.watch(true, pace);
+    fs::remove_file(&bench.path).unwrap();
+    fifo(&bench.path);
+    until("the alarm", async || bench.is_alarmed()).await;
+    // The disk comes back: opening for writing is what the reader waits for.
+    let path = bench.path.clone();
+    let written = tokio::task::spawn_blocking(move || fs::write(path, "nonsense"));
+    soon("the reader to open it", written)
+        .await
+        .unwrap()
+        .unwrap();
+    fs::remove_file(&bench.path).unwrap();
+    bench.write(&ours(7));
+    until("the file is read", async || bench.units() == 7).await;
+    life.go_on_to(Phase::Closing);
+    soon("the watch to end", watching).await.unwrap();
+}
+
+/// Nothing of the rules would be left in force.
+#[test]
+fn a_file_of_the_other_format_is_refused() {
+    for (before, after) in [(ours(5), envoys("a", 5)), (envoys("a", 5), ours(5))] {
+        let bench = Bench::new(&before);
+        bench.write(&after);
+        assert_eq!(bench.reloader.reload(Why::Noticed), Reload::Refused);
+        assert!(bench.is_alarmed());
+        bench.write(&before);
+        assert_eq!(bench.reloader.reload(Why::Noticed), Reload::Unchanged);
+        assert!(!bench.is_alarmed());
+    }
 }
 
 /// Our own reading is no change, or it would be read for ever.
