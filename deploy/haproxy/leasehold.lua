@@ -9,7 +9,9 @@
 -- Afterwards txn.leasehold.answered is true or false, and txn.leasehold.h.<header, `-` as `_`> holds what is to be
 -- passed on. A request with more or longer fields than can be asked about is refused with 431. One request is one question: HAProxy's own retries come later and do not ask again.
 
-local TIMEOUT_MS = 250
+-- Longer than the listener's own time limits together, which are the ones that hold. It must never be reached: HAProxy's
+-- client then asks again, up to three times, and Leasehold may charge each time.
+local TIMEOUT_MS = 2000
 
 -- What a request may have at most, as it came. The question is put through buffers of HAProxy's own that hold no more
 -- than the one in which the request came (tune.bufsize, less tune.maxrewrite; tune.http.maxhdr), and adds a few fields.

@@ -18,6 +18,7 @@ use tower::ServiceExt as _;
 
 use crate::config::{Grpc, Http};
 use crate::drain::{Life, Phase};
+use crate::metrics::{ErrorKind, Telemetry};
 
 /// HTTP/1 and HTTP/2 by prior knowledge, with the HTTP surface's bounds.
 pub fn http(settings: &Http) -> auto::Builder<TokioExecutor> {
@@ -80,13 +81,15 @@ async fn begins(stream: &TcpStream, patience: Duration, life: &Life) -> bool {
     }
 }
 
-/// Serves a router on a connection, telling it the peer's address as [`ConnectInfo`].
+/// Serves a router on a connection, telling it the peer's address as [`ConnectInfo`]. What is not HTTP is answered by the
+/// parser and never comes to the router, so it is counted here.
 pub async fn serve_http(
     builder: auto::Builder<TokioExecutor>,
     patience: Duration,
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
+    telemetry: &Telemetry,
     life: Life,
 ) {
     if !begins(&stream, patience, &life).await {
@@ -105,8 +108,18 @@ pub async fn serve_http(
         }
     };
     if let Err(error) = ended {
+        if is_bad_request(error.as_ref()) {
+            telemetry.error(ErrorKind::BadRequest);
+        }
         tracing::debug!(event = "connection_ended", surface = "http", error_message = %error);
     }
+}
+
+/// Whether a connection ended because what came was not HTTP, or more of it than is taken.
+fn is_bad_request(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source())
+        .filter_map(|error| error.downcast_ref::<hyper::Error>())
+        .any(|error| error.is_parse() || error.is_parse_too_large())
 }
 
 /// Serves gRPC on a connection.

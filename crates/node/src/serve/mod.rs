@@ -123,10 +123,18 @@ impl Node {
             let (life, most) = (life.clone(), config.http.max_connections);
             let start = config.http.header_timeout;
             let door = listener.door();
+            let telemetry = Arc::clone(&core.telemetry);
             doors.spawn(async move {
                 let serve = |stream, peer| {
                     let (builder, router) = (builder.clone(), router.clone());
-                    connection::serve_http(builder, start, stream, peer, router, life.clone())
+                    let (telemetry, life) = (Arc::clone(&telemetry), life.clone());
+                    async move {
+                        let router = router;
+                        connection::serve_http(
+                            builder, start, stream, peer, router, &telemetry, life,
+                        )
+                        .await;
+                    }
                 };
                 (
                     door,

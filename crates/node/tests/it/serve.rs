@@ -348,6 +348,35 @@ async fn heads_over_the_bounds_are_refused() {
         .await
         .unwrap();
     assert_eq!(fine.0, 200);
+    until("both are counted", async || {
+        bad_requests(&fixture).await == 2
+    })
+    .await;
+}
+
+/// Answered by the parser, which no handler hears of.
+#[tokio::test]
+async fn what_is_not_http_is_refused_and_counted() {
+    let fixture = Fixture::start(&[]).await;
+    for field in ["x: a\u{1}b", "x: a\u{7f}b", "x y: z"] {
+        let mut stream = TcpStream::connect(fixture.http()).await.unwrap();
+        let head = format!("GET /v1/check?mode=403 HTTP/1.1\r\nHost: test\r\n{field}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = soon("the answer", stream.read_to_end(&mut answer)).await;
+        assert!(answer.starts_with(b"HTTP/1.1 400"), "{field:?}");
+    }
+    until("all are counted", async || {
+        bad_requests(&fixture).await == 3
+    })
+    .await;
+}
+
+async fn bad_requests(fixture: &Fixture) -> u64 {
+    let (_, scrape) = get(fixture.admin(), "/metrics").await.unwrap();
+    let name = "throttle_error_total{kind=\"bad_request\"} ";
+    let line = scrape.lines().find_map(|line| line.strip_prefix(name));
+    line.expect("a count of bad requests").parse().unwrap()
 }
 
 /// Sends this process a signal, which only a node that runs in it listens for.

@@ -173,9 +173,9 @@ impl Kind {
             let copy = folder.path().join("leasehold.lua");
             let mut lua = std::fs::read_to_string(project().join(script)).unwrap();
             if patience == Patience::Long {
-                let shipped = "TIMEOUT_MS = 250";
+                let shipped = "TIMEOUT_MS = 2000";
                 assert!(lua.contains(shipped), "no {shipped:?} in {script}");
-                lua = lua.replace(shipped, "TIMEOUT_MS = 10000");
+                lua = lua.replace(shipped, "TIMEOUT_MS = 60000");
             }
             std::fs::write(&copy, lua).unwrap();
             replace(script, copy.to_str().unwrap());

@@ -1,7 +1,7 @@
 //! The API that is protected: answers each request with what it has seen of it.
 //!
 //! `x-answer-status` in a request makes it answer so; `x-fail-once: <name>` makes it hang up the first time that it
-//! meets that name, for proxies that try again.
+//! meets that name, for proxies that try again; `x-never-check` makes it leave a question about a request without an answer.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -100,6 +100,9 @@ async fn answer(request: Request<Incoming>, seen: &Seen) -> Result<Response<Full
         && seen.failed.lock().unwrap().insert(name)
     {
         return Err(HangUp);
+    }
+    if header("x-never-check").is_some() && parts.uri.path() == "/v1/check" {
+        std::future::pending::<()>().await;
     }
     let body = body.collect().await.map_err(|_| HangUp)?.to_bytes();
     let headers: Vec<_> = parts

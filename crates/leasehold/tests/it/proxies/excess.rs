@@ -5,6 +5,8 @@
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::{Stack, assert_refusal, remaining};
 use crate::harness::client::{Client, Reply};
@@ -77,7 +79,20 @@ impl Excess {
     }
 }
 
-/// A client that has spent its limit, and sends more than fits.
+/// The status that a request with a control character in a field is answered with, if it is.
+async fn with_control(byte: u8, port: u16) -> Option<u16> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let head = b"GET /limited HTTP/1.1\r\nHost: test\r\nConnection: close\r\nX-Odd: a";
+    let request = [head, &[byte][..], b"b\r\n\r\n"].concat();
+    stream.write_all(&request).await.unwrap();
+    let mut answer = Vec::new();
+    // A proxy may hang up on it.
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer);
+    answer.split(' ').nth(1)?.parse().ok()
+}
+
+/// A client that has spent its limit, and sends more than fits, or what no field may hold.
 pub(super) async fn excess_does_not_evade(kind: Kind, failing: Failing) {
     let stack = Stack::start(kind, failing).await;
     let client = Client::at(13);
@@ -92,6 +107,14 @@ pub(super) async fn excess_does_not_evade(kind: Kind, failing: Failing) {
             && !reply.status.is_client_error()
         {
             wrong.push((excess.what, reply.status));
+        }
+    }
+    for byte in [0x01, 0x0b, 0x7f] {
+        if let Some(status) = with_control(byte, stack.proxy.port).await
+            && !(400..500).contains(&status)
+        {
+            let status = StatusCode::from_u16(status).unwrap();
+            wrong.push((format!("the control character {byte}"), status));
         }
     }
     assert_eq!(
