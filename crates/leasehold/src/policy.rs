@@ -101,7 +101,11 @@ fn read_source(
     format: Format,
 ) -> anyhow::Result<Result<Document, ReadError>> {
     let settings = PolicySource {
-        path,
+        // As most programs have it.
+        path: path.map(|path| match path.as_os_str() == "-" {
+            true => PathBuf::from("/dev/stdin"),
+            false => path,
+        }),
         format: format.into(),
         watch: false,
     };

@@ -85,10 +85,7 @@ impl Node {
 /// Faults of the syntax and of the bounds are recorded in `faults`.
 pub fn parse(source: &[u8], faults: &mut Faults) -> Read<Node> {
     if source.len() > MAX_BYTES {
-        let problem = format!(
-            "the file has {} bytes: at most {MAX_BYTES} are read",
-            source.len()
-        );
+        let problem = format!("the file has more than {MAX_BYTES} bytes, and no more are read");
         return Err(faults.add(fault(FaultKind::OutOfRange, Position::default(), problem)));
     }
     let text = match std::str::from_utf8(source) {

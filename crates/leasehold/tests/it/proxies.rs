@@ -94,6 +94,13 @@ fn assert_refusal(kind: Kind, reply: &Reply) {
             .is_some_and(|id| !id.is_empty()),
         "{problem}"
     );
+    // Envoy's own body names none.
+    if kind != Kind::Envoy {
+        let window = problem["window"].as_str().expect("the denying window");
+        assert!(!window.is_empty(), "{problem}");
+        let detail = problem["detail"].as_str().expect("what happened");
+        assert!(detail.contains(window), "{problem}");
+    }
     assert_eq!(remaining(reply), 0);
     if kind != Kind::Envoy {
         let policy = reply.header("ratelimit-policy").expect("RateLimit-Policy");

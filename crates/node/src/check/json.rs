@@ -204,6 +204,12 @@ impl Question {
                 "more than one of `hits`, `peek` and `give_back`; send one",
             );
         }
+        if self.entries.iter().any(|entry| entry.key.is_empty()) {
+            return unusable(
+                "entries",
+                "an entry with an empty `key`; name what its value is",
+            );
+        }
         if self.domain.is_none() || self.entries.is_empty() {
             for (field, is_there) in [
                 ("method", self.method.is_some()),
@@ -335,6 +341,10 @@ mod tests {
                 "metod: unknown field `metod`, expected one of `method`",
             ),
             (r#"{"hits":1,"hits":2}"#, "body: duplicate field `hits`"),
+            (
+                r#"{"domain":"d","entries":[{"key":"","value":"SECRET"}]}"#,
+                "entries: an entry with an empty `key`",
+            ),
             (r#"{"hits":"SECRET"}"#, "hits: invalid type, expected u64"),
             (r#"{"hits":-1}"#, "hits: invalid value, expected u64"),
             (r#"{"hits":1.5}"#, "hits: invalid type, expected u64"),

@@ -2,7 +2,7 @@
 //!
 //! With `mode=403` every status from 400 becomes 403, faults too: nginx's `auth_request` takes all others for the
 //! absence of an answer, and a fail-open configuration would then admit the request. `X-Leasehold-Status` says what it
-//! would have been, for nginx to tell its client.
+//! would have been, `X-Leasehold-Detail` and `X-Leasehold-Window` what its body says, for nginx to tell its client.
 
 use std::cell::OnceCell;
 
@@ -21,6 +21,8 @@ use crate::render::{Body, Options, Summary, Told, fields};
 const MOST_ID_BYTES: usize = 128;
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const STATUS: HeaderName = HeaderName::from_static("x-leasehold-status");
+const DETAIL: HeaderName = HeaderName::from_static("x-leasehold-detail");
+const WINDOW: HeaderName = HeaderName::from_static("x-leasehold-window");
 /// Tells an answer of Leasehold's from one of whatever else a proxy may have reached in its place.
 const DECISION: HeaderName = HeaderName::from_static("leasehold-decision");
 const ADMITTED: HeaderValue = HeaderValue::from_static("admitted");
@@ -96,6 +98,18 @@ impl<'a> Reply<'a> {
                 headers.insert(HeaderName::from_static(name), value);
             },
         );
+        if self.refuse_with_403 && matches!(decision.verdict, Verdict::Refused(_)) {
+            // Neither holds what would have to be escaped in JSON, nor anything that the caller sent.
+            let said = [
+                (DETAIL, Some(told.message().into())),
+                (WINDOW, told.window()),
+            ];
+            for (name, text) in said {
+                if let Some(value) = text.and_then(|text| HeaderValue::from_str(&text).ok()) {
+                    headers.insert(name, value);
+                }
+            }
+        }
         let body = if json {
             Some(Body {
                 content_type: "application/json",

@@ -189,7 +189,7 @@ pub const KEYS: &[Key] = &[
         "policy.format",
         policy.format,
         "How the policy is written: `leasehold`, `envoy` (envoyproxy/ratelimit's YAML), or `auto`: a directory, or a \
-         file with `domain` at its top, is `envoy`, all else `leasehold`."
+         file with `domain` at its top, is `envoy`, all else `leasehold`. A running node stays with what it began with."
     ),
     key!(
         "policy.watch",

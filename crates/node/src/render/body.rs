@@ -3,6 +3,7 @@
 //! A body names the window that is used up and an id by which operators find the request, and never a limit's
 //! figures. It is valid JSON whatever the names in it are.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use gate::decision::{Outcome, Refusal, Verdict};
@@ -69,7 +70,7 @@ impl Told<'_, '_, '_> {
                     status,
                     detail: &message,
                     violated_policies: self.violated_policies(),
-                    window: self.longest_refusing().and_then(window_text),
+                    window: self.window(),
                     request_id,
                 }),
             },
@@ -129,11 +130,17 @@ impl Told<'_, '_, '_> {
             .copied()
     }
 
+    /// The window of the refusing limit that holds out longest, such as `1m`.
+    #[must_use]
+    pub fn window(&self) -> Option<Cow<'static, str>> {
+        self.longest_refusing().and_then(window_text)
+    }
+
     /// What happened and what helps, in a sentence or two. Empty for an admission.
     #[must_use]
     pub fn message(&self) -> String {
         let summary = self.0;
-        let window = self.longest_refusing().and_then(window_text);
+        let window = self.window();
         match summary.verdict {
             Verdict::Admitted => String::new(),
             Verdict::Refused(Refusal::OverLimit) => {
@@ -189,7 +196,7 @@ struct Problem<'a> {
     #[serde(rename = "violated-policies", skip_serializing_if = "Option::is_none")]
     violated_policies: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    window: Option<std::borrow::Cow<'static, str>>,
+    window: Option<Cow<'static, str>>,
     request_id: &'a str,
 }
 

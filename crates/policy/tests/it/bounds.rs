@@ -39,7 +39,7 @@ fn a_file_that_is_too_large_is_refused_unread() {
     assert_eq!(errors.faults()[0].kind, FaultKind::OutOfRange);
     assert_eq!(
         errors.faults()[0].problem,
-        "the file has 4194305 bytes: at most 4194304 are read"
+        "the file has more than 4194304 bytes, and no more are read"
     );
 }
 
