@@ -2,6 +2,7 @@
 
 mod decide;
 mod envoy;
+mod fleet;
 mod leasehold;
 mod load;
 mod memory;
@@ -33,6 +34,9 @@ struct Arguments {
     /// Measure only the groups whose name contains this.
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
+    /// Measure five real nodes on this machine, and nothing else.
+    #[arg(long)]
+    fleet: bool,
     /// Measure one thing in this process alone and print the number: how the program calls itself.
     #[arg(long, hide = true)]
     alone: Option<String>,
@@ -84,7 +88,11 @@ fn main() -> ExitCode {
         only: arguments.only,
     };
     let mut rows = Vec::new();
-    let measured = measure(&plan, &mut rows);
+    let measured = if arguments.fleet {
+        fleet::measure(&plan).map(|measured| rows.extend(measured))
+    } else {
+        measure(&plan, &mut rows)
+    };
     // What was measured is shown even if something failed later.
     let reported = report(&rows, arguments.json.as_deref());
     let failures = [measured.err(), reported.err().map(Failure::Io)];

@@ -19,6 +19,13 @@ pub enum Order {
     InTurn(u64),
     /// Spread over so many, the same each time.
     Scattered(u64),
+    /// In turn, of so many from one on.
+    Slice {
+        /// The first.
+        first: u64,
+        /// How many.
+        keys: u64,
+    },
 }
 
 impl Order {
@@ -27,6 +34,7 @@ impl Order {
             Self::InTurn(keys) => number % keys,
             // Fibonacci hashing: far from the key before, and cheap.
             Self::Scattered(keys) => (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) % keys,
+            Self::Slice { first, keys } => first + number % keys,
         }
     }
 }
@@ -141,6 +149,8 @@ mod tests {
         for number in 0..10_000 {
             assert!(Order::InTurn(7).key(number) < 7);
             assert!(Order::Scattered(100_000).key(number) < 100_000);
+            let slice = Order::Slice { first: 20, keys: 7 };
+            assert!((20..27).contains(&slice.key(number)));
         }
     }
 }
