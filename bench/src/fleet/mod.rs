@@ -42,7 +42,7 @@ pub fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-const CREDIT: &str = "fleet/with credit, 5000 a second on 1000 keys at one node";
+const CREDIT: &str = "fleet/with credit, 5000 a second on 100 keys at one node";
 const SHARE: &str = "fleet/1.5 times a limit of 1000/s";
 const CHATTER: &str = "fleet/chatter of a node";
 
@@ -91,7 +91,7 @@ fn loaded(nodes: &Nodes, plan: &Plan) -> Result<Loaded, Failure> {
     let ask = Ask {
         node,
         domain: "key",
-        order: Order::Scattered(1000),
+        order: Order::Scattered(100),
         per_second: 5000.0,
         warm_up: WARM_UP,
         time: plan.load_time(),
