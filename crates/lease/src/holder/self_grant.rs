@@ -119,6 +119,31 @@ impl Holder {
         }
     }
 
+    /// The allowance is lower now. The owner would call back what is too much, but may not know yet how much is here. Out
+    /// of contact, no more is kept than the limit could have left.
+    fn lower(&mut self, bucket: Bucket, turn: &mut Turn<'_>, credit: &mut impl Credit) {
+        let Some(entry) = self.entries.get_mut(&bucket) else {
+            return;
+        };
+        let owner = self.owners.get(&entry.owner);
+        let spent = entry.spent();
+        let keep = match owner {
+            Some(owner) if owner.in_contact(turn) => 0,
+            Some(_) | None => entry.terms.units.saturating_sub(spent),
+        };
+        if let Some(ledger) = owner.and_then(|owner| owner.ledger) {
+            entry.hand_back(bucket, keep, ledger, credit, turn.stats);
+        }
+        if entry.self_granted > 0 {
+            // A share that was taken alone is nobody's to take back: what exceeds the new one is given up.
+            let view = turn.views.governing(entry.start);
+            let share = view.map_or(0, |view| view.share_of(bucket, &entry.terms, turn.me.node));
+            let keep = keep.max(share.saturating_sub(spent));
+            let most = entry.available;
+            entry.take(bucket, keep, most, credit, turn.stats);
+        }
+    }
+
     /// Takes over newer terms of a bucket.
     pub(super) fn adopt(
         &mut self,
@@ -148,15 +173,7 @@ impl Holder {
         entry.exhausted = false;
         if terms.mode == Mode::Lease {
             if terms.units < before.units {
-                // The owner would call it back, but may not know yet how much it is. Out of contact, no more is kept than
-                // the limit could have left.
-                let keep = match self.owners.get(&entry.owner) {
-                    Some(owner) if owner.in_contact(turn) => 0,
-                    Some(_) | None => terms.units.saturating_sub(entry.spent()),
-                };
-                if let Some(ledger) = self.owners.get(&entry.owner).and_then(|owner| owner.ledger) {
-                    entry.hand_back(bucket, keep, ledger, credit, turn.stats);
-                }
+                self.lower(bucket, turn, credit);
             }
             self.hurry(bucket);
             return;

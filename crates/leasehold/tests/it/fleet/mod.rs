@@ -3,6 +3,7 @@
 
 mod degraded;
 mod metrics;
+mod reload;
 mod view;
 
 use std::path::PathBuf;
