@@ -15,6 +15,7 @@ use crate::credit::Credit;
 use crate::durable::{Change, StoreAnswer};
 use crate::exchange::Step;
 use crate::holder::Holder;
+use crate::holder::fast_path::Need;
 use crate::id::{Epoch, LedgerId, NodeId, ViewId};
 use crate::message::Envelope;
 use crate::mutant::Mutant;
@@ -38,7 +39,7 @@ pub enum Input {
         /// What it said.
         envelope: Box<Envelope>,
     },
-    /// A request found too little credit and waits: the fast path.
+    /// A request found too little credit: the fast path.
     Need {
         /// Where.
         bucket: Bucket,
@@ -46,6 +47,9 @@ pub enum Input {
         terms: Terms,
         /// How many units it wants.
         cost: u64,
+        /// Whether it waits for the answer, as the last of those that wait for this bucket: an [`Output::Wake`] is for
+        /// it then.
+        waits: bool,
     },
     /// A new policy has other terms for a key that is in use.
     Terms {
@@ -83,10 +87,13 @@ pub enum Input {
 pub enum Output {
     /// Send this.
     Send(Box<Envelope>),
-    /// Wake the requests that wait for a bucket.
+    /// Wake the requests that have waited longest for a bucket. Every request that waits is woken once, at the latest
+    /// when its own deadline has passed.
     Wake {
         /// Which.
         bucket: Bucket,
+        /// How many of them, from the one that has waited longest.
+        count: usize,
         /// What became of it.
         outcome: FastPath,
     },
@@ -103,7 +110,7 @@ pub enum Output {
 /// How a fast-path question ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastPath {
-    /// Credit was installed: try again.
+    /// Credit for it was installed: try again, once.
     Credit,
     /// The owner has nothing left in this window.
     Exhausted,
@@ -275,10 +282,12 @@ impl Node {
                 bucket,
                 terms,
                 cost,
+                waits,
             } => {
                 let mut step = self.step(time);
+                let need = Need { cost, waits };
                 step.holder
-                    .need(bucket, terms, cost, &mut step.turn, credit);
+                    .need(bucket, terms, need, &mut step.turn, credit);
             }
             Input::Terms { subject, terms } => {
                 let mut step = self.step(time);

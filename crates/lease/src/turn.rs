@@ -26,8 +26,14 @@ impl Turn<'_> {
         self.outputs.push_back(Output::Event(event));
     }
 
-    pub fn wake(&mut self, bucket: Bucket, outcome: FastPath) {
-        self.outputs.push_back(Output::Wake { bucket, outcome });
+    pub fn wake(&mut self, bucket: Bucket, count: usize, outcome: FastPath) {
+        if count > 0 {
+            self.outputs.push_back(Output::Wake {
+                bucket,
+                count,
+                outcome,
+            });
+        }
     }
 
     pub fn round_ns(&self) -> u64 {

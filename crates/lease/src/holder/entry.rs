@@ -3,6 +3,8 @@
 //! S1: spent and returned and given never exceed granted and self-granted. What was spent is not counted but follows
 //! from what was put into the table, taken out of it, and is left: requests spend there without asking.
 
+use std::collections::VecDeque;
+
 use crate::bucket::Bucket;
 use crate::credit::Credit;
 use crate::id::{Generation, LedgerId, NodeId, Seq};
@@ -20,6 +22,13 @@ pub(crate) struct Told {
     pub available: u64,
     pub spent: u64,
     pub round: u64,
+}
+
+/// A request that waits for the fast path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub deadline: Instant,
+    pub cost: u64,
 }
 
 #[derive(Debug)]
@@ -48,7 +57,14 @@ pub(crate) struct Entry {
     pub demand: Demand,
     /// Units asked for since the window began.
     pub asked: u64,
+    /// Units that the question under way is about, or will be when it is asked again.
     pub pending: u64,
+    /// Of them, units that the owner knows of and has not answered.
+    pub told_pending: u64,
+    /// Requests that wait, the one that came first in front.
+    pub waiting: VecDeque<Waiting>,
+    /// Units that have come for the first of them, and are too few for it.
+    pub spare: u64,
     pub quantum: u64,
     pub exhausted: bool,
     pub fleet_remaining: u64,
@@ -61,7 +77,10 @@ pub(crate) struct Entry {
     pub next_look: u64,
     /// Whether the next window's bucket has been announced.
     pub prepared: bool,
+    /// The deadline of the question that is under way.
     pub flight: Option<Instant>,
+    /// When the fast path must look at this bucket next.
+    pub timer: Option<Instant>,
     pub backoff_until: Option<Instant>,
 }
 
@@ -114,6 +133,9 @@ impl Entry {
             demand: Demand::default(),
             asked: 0,
             pending: 0,
+            told_pending: 0,
+            waiting: VecDeque::new(),
+            spare: 0,
             quantum: 1,
             exhausted: false,
             fleet_remaining: 0,
@@ -125,6 +147,7 @@ impl Entry {
             next_look: round,
             prepared: false,
             flight: None,
+            timer: None,
             backoff_until: None,
         }
     }

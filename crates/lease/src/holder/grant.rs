@@ -86,7 +86,7 @@ impl Holder {
             None
         };
         if let Some(outcome) = outcome {
-            self.land(bucket, outcome, turn, credit);
+            self.land(bucket, outcome, more, turn, credit);
         }
         if news {
             self.hurry(bucket);

@@ -12,7 +12,7 @@ use crate::config::LEAD;
 use crate::credit::Credit;
 use crate::id::{Epoch, Generation, LedgerId, NodeId, Seq};
 use crate::mutant::Mutant;
-use crate::node::Event;
+use crate::node::{Event, FastPath};
 use crate::stream::{Incoming, Outgoing};
 use crate::terms::{Mode, Shape, Terms};
 use crate::time::{Instant, Wall};
@@ -20,7 +20,7 @@ use crate::turn::Turn;
 
 pub(crate) mod demand;
 pub(crate) mod entry;
-mod fast_path;
+pub(crate) mod fast_path;
 mod grant;
 pub(crate) mod report;
 mod self_grant;
@@ -99,7 +99,8 @@ pub(crate) struct Holder {
     owners: BTreeMap<NodeId, Owner>,
     looks: BTreeMap<u64, Vec<Bucket>>,
     ends: BTreeSet<(Wall, Bucket)>,
-    flights: BTreeSet<(Instant, Bucket)>,
+    /// When to look at questions and at who waits for them, by time.
+    timers: BTreeSet<(Instant, Bucket)>,
     /// What must be told at once, by owner.
     urgent: BTreeMap<NodeId, Vec<Bucket>>,
     generations: u64,
@@ -216,8 +217,8 @@ impl Holder {
     fn drop_entry(&mut self, bucket: Bucket) {
         if let Some(entry) = self.entries.remove(&bucket) {
             self.ends.remove(&(entry.end, bucket));
-            if let Some(deadline) = entry.flight {
-                self.flights.remove(&(deadline, bucket));
+            if let Some(at) = entry.timer {
+                self.timers.remove(&(at, bucket));
             }
             if let Some(owner) = self.owners.get_mut(&entry.owner) {
                 owner.out.forget(bucket);
@@ -441,12 +442,10 @@ impl Holder {
             && end.plus(grace) <= turn.time.held
         {
             self.ends.pop_first();
+            self.ask_no_more(bucket, FastPath::Missed, turn);
             let Some(entry) = self.entries.get_mut(&bucket) else {
                 continue;
             };
-            if let Some(deadline) = entry.flight.take() {
-                self.flights.remove(&(deadline, bucket));
-            }
             entry.available = 0;
             let taken = entry.self_granted > 0;
             let early = turn.time.sure < entry.end;
@@ -508,7 +507,7 @@ impl Holder {
     }
 
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.flights.first().map(|(deadline, _)| *deadline)
+        self.timers.first().map(|(deadline, _)| *deadline)
     }
 
     pub fn audit(&self) -> impl Iterator<Item = audit::Held> + '_ {

@@ -117,7 +117,6 @@ pub struct Fleet {
     pub most: BTreeMap<Subject, u64>,
     /// The view that nodes start with.
     pub view: View,
-    depth: u32,
 }
 
 enum Deliver {
@@ -164,7 +163,6 @@ impl Fleet {
             flown: 0,
             most: BTreeMap::new(),
             view: View::fixed(ViewId(77), (1..=count).map(NodeId).collect()),
-            depth: 0,
         }
     }
 
@@ -212,12 +210,17 @@ impl Fleet {
         member.waiting.clear();
     }
 
+    /// Questions that the fast paths of all nodes have put.
+    pub fn asked(&self) -> u64 {
+        let nodes = self.members.iter().filter_map(|it| it.node.as_ref());
+        nodes.map(|node| node.stats().fast_path_asked).sum()
+    }
+
     pub fn bucket(&self, index: usize, subject: Subject) -> Bucket {
         subject.bucket_at(self.limits[&subject].slot_ns(), self.clock(index).wall)
     }
 
     pub fn request(&mut self, index: usize, subject: Subject, cost: u64) {
-        let deadline = self.now + MS;
         let bucket = self.bucket(index, subject);
         if let Some(level) = self.members[index].table.levels.get_mut(&bucket) {
             level.demand += cost;
@@ -228,47 +231,34 @@ impl Fleet {
             };
             self.members[index].table.levels.insert(bucket, level);
         }
-        self.attempt(index, bucket, cost, deadline);
-    }
-
-    fn attempt(&mut self, index: usize, bucket: Bucket, cost: u64, deadline: u64) {
         if self.members[index].node.is_none() {
             self.denied += 1;
             return;
         }
-        if self.members[index].table.spend(bucket, cost) {
-            self.admitted += cost;
-            *self.spent.entry(bucket).or_default() += cost;
-            self.check(bucket);
+        if self.spend(index, bucket, cost) {
             return;
         }
-        if self.now >= deadline {
-            self.denied += 1;
-            return;
-        }
+        let deadline = self.now + MS;
         let terms = self.limits[&bucket.subject];
         let waiting = self.members[index].waiting.entry(bucket).or_default();
         waiting.push((cost, deadline));
-        self.depth += 1;
-        let held = self.members[index]
-            .node
-            .as_ref()
-            .unwrap()
-            .held()
-            .find(|it| it.bucket == bucket);
-        assert!(
-            self.depth < 60,
-            "loop at {}: node {index} {bucket:?} cost {cost} {held:?} {:?}",
-            self.now,
-            self.members[index].table.levels.get(&bucket)
-        );
         let need = Input::Need {
             bucket,
             terms,
             cost,
+            waits: true,
         };
         self.input(index, need);
-        self.depth -= 1;
+    }
+
+    fn spend(&mut self, index: usize, bucket: Bucket, cost: u64) -> bool {
+        let spent = self.members[index].table.spend(bucket, cost);
+        if spent {
+            self.admitted += cost;
+            *self.spent.entry(bucket).or_default() += cost;
+            self.check(bucket);
+        }
+        spent
     }
 
     pub fn input(&mut self, index: usize, input: Input) {
@@ -304,13 +294,20 @@ impl Fleet {
                     self.flying
                         .insert((self.now + self.disk, self.flown), (from, deliver));
                 }
-                Output::Wake { bucket, outcome } => {
-                    let waiting = member.waiting.remove(&bucket).unwrap_or_default();
-                    for (cost, deadline) in waiting {
-                        match outcome {
-                            FastPath::Credit => self.attempt(index, bucket, cost, deadline),
-                            FastPath::Exhausted | FastPath::Missed => self.denied += 1,
+                Output::Wake {
+                    bucket,
+                    count,
+                    outcome,
+                } => {
+                    let line = member.waiting.get_mut(&bucket).expect("somebody waits");
+                    assert!(count <= line.len(), "{count} of {line:?} at {bucket:?}");
+                    let woken: Vec<_> = line.drain(..count).collect();
+                    for (cost, deadline) in woken {
+                        assert!(self.now <= deadline, "{bucket:?} waits past its deadline");
+                        if outcome == FastPath::Credit && self.spend(index, bucket, cost) {
+                            continue;
                         }
+                        self.denied += 1;
                     }
                 }
                 Output::Load(bucket) => {

@@ -3,6 +3,7 @@
 
 mod fleet;
 mod golden;
+mod line;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod random;

@@ -350,7 +350,7 @@ impl Driver {
                         self.ask(ask);
                     }
                 }
-                Some(dry) = wishes.recv() => self.need(&dry),
+                Some(dry) = wishes.recv() => self.need(&dry, false),
                 () = heard(&mut list) => self.handle(Input::Timeout),
                 () = policy.notified() => self.tracked.policy(&self.gate.snapshot()),
                 // A round that is due begins with whatever is handled.
@@ -419,16 +419,17 @@ impl Driver {
         // Waiting first: the answer may come out of the very next call.
         let buckets = ask.dry.iter().map(|dry| dry.bucket);
         self.waiters.wait(buckets, ask.answer);
-        self.need(&ask.dry);
+        self.need(&ask.dry, true);
     }
 
-    fn need(&mut self, dry: &[Dry]) {
+    fn need(&mut self, dry: &[Dry], waits: bool) {
         for dry in dry {
             self.tracked.learn(dry);
             self.handle(Input::Need {
                 bucket: dry.bucket,
                 terms: dry.terms,
                 cost: dry.cost,
+                waits,
             });
         }
     }
@@ -499,7 +500,11 @@ impl Driver {
         while let Some(output) = self.node.poll_output() {
             match output {
                 Output::Send(envelope) => self.send(&envelope),
-                Output::Wake { bucket, outcome } => self.waiters.wake(bucket, outcome),
+                Output::Wake {
+                    bucket,
+                    count,
+                    outcome,
+                } => self.waiters.wake(bucket, count, outcome),
                 Output::SaveFloor(floor) => self.saver.save(floor),
                 Output::Load(bucket) => self.store.load(bucket),
                 Output::Authorize(change) => self.store.authorize(change, self.node.identity()),

@@ -1,9 +1,9 @@
-//! Requests that wait for the fast path, by the bucket that they wait for.
+//! Requests that wait for the fast path, in one line for each bucket that they wait for.
 //!
 //! One thread owns this. It must never keep a request waiting that the protocol has answered, nor answer one twice.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use lease::bucket::Bucket;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 /// Requests that wait.
 #[derive(Debug, Default)]
 pub struct Waiters {
-    by_bucket: BTreeMap<Bucket, Vec<Rc<RefCell<Waiting>>>>,
+    by_bucket: BTreeMap<Bucket, VecDeque<Rc<RefCell<Waiting>>>>,
     count: usize,
 }
 
@@ -60,14 +60,21 @@ impl Waiters {
             self.by_bucket
                 .entry(bucket)
                 .or_default()
-                .push(Rc::clone(&waiting));
+                .push_back(Rc::clone(&waiting));
             self.count += 1;
         }
     }
 
-    /// Tells all that wait for a bucket how that ended.
-    pub fn wake(&mut self, bucket: Bucket, outcome: FastPath) {
-        for waiting in self.by_bucket.remove(&bucket).unwrap_or_default() {
+    /// Tells the first `count` that wait for a bucket how that ended.
+    pub fn wake(&mut self, bucket: Bucket, count: usize, outcome: FastPath) {
+        let Some(line) = self.by_bucket.get_mut(&bucket) else {
+            return;
+        };
+        let woken: Vec<_> = line.drain(..count.min(line.len())).collect();
+        if line.is_empty() {
+            self.by_bucket.remove(&bucket);
+        }
+        for waiting in woken {
             self.count -= 1;
             let mut waiting = waiting.borrow_mut();
             waiting.outcome = worse(waiting.outcome, outcome);
@@ -84,7 +91,7 @@ impl Waiters {
     /// Ends every wait: the fleet is being left.
     pub fn give_up(&mut self) {
         while let Some(bucket) = self.by_bucket.keys().next().copied() {
-            self.wake(bucket, FastPath::Missed);
+            self.wake(bucket, usize::MAX, FastPath::Missed);
         }
     }
 }
@@ -109,13 +116,21 @@ mod tests {
     }
 
     #[test]
-    fn all_that_wait_for_a_bucket_are_woken_once() {
+    fn who_waits_for_a_bucket_is_woken_once_and_in_order() {
         let mut waiters = Waiters::default();
-        let mut both = [waiting(&mut waiters, &[1]), waiting(&mut waiters, &[1])];
+        let mut line = [(); 4].map(|()| waiting(&mut waiters, &[1]));
         let mut other = waiting(&mut waiters, &[2]);
-        waiters.wake(bucket(1), FastPath::Credit);
-        for answered in &mut both {
-            assert_eq!(answered.try_recv(), Ok(FastPath::Credit));
+        waiters.wake(bucket(1), 2, FastPath::Credit);
+        for (place, answered) in line.iter_mut().enumerate() {
+            assert_eq!(
+                answered.try_recv().ok(),
+                (place < 2).then_some(FastPath::Credit)
+            );
+        }
+        assert_eq!(waiters.count(), 3);
+        waiters.wake(bucket(1), 5, FastPath::Exhausted);
+        for answered in &mut line[2..] {
+            assert_eq!(answered.try_recv(), Ok(FastPath::Exhausted));
         }
         assert!(other.try_recv().is_err());
         assert_eq!(waiters.count(), 1);
@@ -134,9 +149,9 @@ mod tests {
         ] {
             let mut waiters = Waiters::default();
             let mut answered = waiting(&mut waiters, &[1, 2, 2]);
-            waiters.wake(bucket(1), first);
+            waiters.wake(bucket(1), 1, first);
             assert!(answered.try_recv().is_err());
-            waiters.wake(bucket(2), second);
+            waiters.wake(bucket(2), 2, second);
             assert_eq!(answered.try_recv(), Ok(expected));
         }
     }
@@ -146,8 +161,8 @@ mod tests {
         let mut waiters = Waiters::default();
         assert_eq!(waiting(&mut waiters, &[]).try_recv(), Ok(FastPath::Credit));
         drop(waiting(&mut waiters, &[3]));
-        waiters.wake(bucket(3), FastPath::Credit);
-        waiters.wake(bucket(4), FastPath::Credit);
+        waiters.wake(bucket(3), 1, FastPath::Credit);
+        waiters.wake(bucket(4), 1, FastPath::Credit);
         assert_eq!(waiters.count(), 0);
     }
 }

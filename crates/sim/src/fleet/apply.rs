@@ -56,6 +56,9 @@ impl World<'_> {
 
     fn go_on(&mut self, place: usize) {
         let kept = self.machines[place].stopped.take();
+        if kept.is_some() {
+            self.machines[place].awake_since = self.at;
+        }
         for event in kept.into_iter().flatten() {
             self.queue.put(self.at, event);
         }

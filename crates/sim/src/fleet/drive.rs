@@ -14,8 +14,8 @@ use super::queue::{At, Event};
 use super::{Failure, World};
 use crate::net::Letter;
 
-/// A request that was told of credit so often in vain waits for nothing.
-const MOST_TRIES: u32 = 100;
+/// A clock that drifts calls the deadline by so much too late, at most.
+const LATE_NS: u64 = 10_000;
 
 impl World<'_> {
     /// Starts a process on a machine that has none.
@@ -134,9 +134,11 @@ impl World<'_> {
             match process.node.poll_output() {
                 None => return,
                 Some(Output::Send(envelope)) => self.send(place, envelope),
-                Some(Output::Wake { bucket, outcome }) => {
-                    self.woken(place, bucket, outcome, inputs);
-                }
+                Some(Output::Wake {
+                    bucket,
+                    count,
+                    outcome,
+                }) => self.woken(place, bucket, count, outcome),
                 Some(Output::SaveFloor(floor)) => self.write(place, floor),
                 Some(Output::Load(bucket)) => self.ask(place, bucket, None),
                 Some(Output::Authorize(change)) => self.ask(place, change.bucket, Some(change)),
@@ -277,45 +279,40 @@ impl World<'_> {
         self.tell(place, Input::FloorSaved(floor));
     }
 
-    /// The requests that wait for a bucket try again, or give up.
-    fn woken(&mut self, place: usize, bucket: Bucket, outcome: FastPath, inputs: &mut Vec<Input>) {
-        let mut waiting = match &mut self.machines[place].process {
-            Some(process) => std::mem::take(&mut process.waiting),
-            None => return,
+    /// The first that wait for a bucket try again, once, or give up.
+    fn woken(&mut self, place: usize, bucket: Bucket, count: usize, outcome: FastPath) {
+        let machine = &mut self.machines[place];
+        // A machine that was stopped meanwhile could not keep to any deadline.
+        let awake_since = machine.awake_since;
+        let Some(process) = &mut machine.process else {
+            return;
         };
-        let at = self.at;
-        waiting.retain_mut(|request| {
-            if request.bucket != bucket {
-                return true;
+        let mut left = count;
+        let mut woken = Vec::new();
+        process.waiting.retain(|request| {
+            let wakes = request.bucket == bucket && left > 0;
+            if wakes {
+                left -= 1;
+                woken.push(*request);
             }
-            let again = match outcome {
-                FastPath::Credit => self.watched(place).take(bucket, request.cost) != Taken::Yes,
-                FastPath::Exhausted | FastPath::Missed => false,
-            };
-            if !again {
-                let waited = at.0 - request.since.0;
-                self.tally.longest_wait_ns = self.tally.longest_wait_ns.max(waited);
-                match outcome {
-                    FastPath::Credit => self.admitted(request.cost),
-                    FastPath::Missed if request.slept => self.tally.missed += 1,
-                    FastPath::Exhausted | FastPath::Missed => {}
-                }
-                return false;
-            }
-            request.tries += 1;
-            if request.tries > MOST_TRIES {
-                self.failure = Some(Failure::Spin { bucket });
-                return false;
-            }
-            inputs.push(Input::Need {
-                bucket,
-                terms: self.machines[place].terms[request.key],
-                cost: request.cost,
-            });
-            true
+            !wakes
         });
-        if let Some(process) = &mut self.machines[place].process {
-            process.waiting = waiting;
+        let longest = self.setup.config.fast_path_deadline.as_nanos() as u64 + LATE_NS;
+        for request in woken {
+            let waited_ns = self.at.0 - request.since.0.max(awake_since.0);
+            self.tally.longest_wait_ns = self.tally.longest_wait_ns.max(waited_ns);
+            if waited_ns > longest {
+                self.failure = Some(Failure::Waits { bucket, waited_ns });
+            }
+            match outcome {
+                FastPath::Credit => {
+                    if self.watched(place).take(bucket, request.cost) == Taken::Yes {
+                        self.admitted(request.cost);
+                    }
+                }
+                FastPath::Missed if request.slept => self.tally.missed += 1,
+                FastPath::Exhausted | FastPath::Missed => {}
+            }
         }
     }
 }

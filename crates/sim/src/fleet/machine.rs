@@ -28,11 +28,8 @@ pub(crate) struct Disk {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) bucket: Bucket,
-    pub(crate) key: usize,
     pub(crate) cost: u64,
     pub(crate) since: At,
-    /// How often it was told of credit and found too little.
-    pub(crate) tries: u32,
     /// It was not answered in the call that brought it.
     pub(crate) slept: bool,
 }
@@ -65,6 +62,8 @@ pub(crate) struct Machine {
     pub(crate) process: Option<Process>,
     /// How many processes ran here: events for an earlier one are void.
     pub(crate) start: u32,
+    /// When it was last stopped and went on.
+    pub(crate) awake_since: At,
     /// Stopped, not dead: what happened to it since.
     pub(crate) stopped: Option<Vec<Event>>,
     /// The policy as this machine knows it: terms by key.
@@ -85,6 +84,7 @@ impl Machine {
             table: Exact::default(),
             process: None,
             start: 0,
+            awake_since: At(0),
             stopped: None,
             terms,
         }

@@ -37,11 +37,13 @@ pub enum Failure {
     /// A node cannot read what another of the same build wrote.
     #[error("a message cannot be read: {0}")]
     Unreadable(wire::peer::DecodeError),
-    /// A request was told of credit again and again, and never got any.
-    #[error("a request for bucket {bucket:?} is told of credit without end, and gets none")]
-    Spin {
+    /// A request has waited past its deadline.
+    #[error("a request for bucket {bucket:?} waits for {waited_ns} ns, past its deadline")]
+    Waits {
         /// Which bucket.
         bucket: Bucket,
+        /// How long it has waited.
+        waited_ns: u64,
     },
     /// After all was well again, a key's windows admitted less than they should.
     #[error(transparent)]

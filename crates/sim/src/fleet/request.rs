@@ -49,10 +49,8 @@ impl World<'_> {
         }
         let request = Waiting {
             bucket,
-            key: arrival.key,
             cost: arrival.cost,
             since: self.at,
-            tries: 0,
             slept: false,
         };
         if let Some(process) = &mut self.machines[place].process {
@@ -64,6 +62,7 @@ impl World<'_> {
                 bucket,
                 terms,
                 cost: arrival.cost,
+                waits: true,
             },
         );
         if let Some(process) = &mut self.machines[place].process

@@ -28,6 +28,15 @@ fn other_seeds_give_other_runs() {
     assert_eq!(digests.len(), 50);
 }
 
+/// Of more than 100 requests in line each question once asked for one.
+#[test]
+fn a_long_line_is_served_within_the_deadline() {
+    for seed in [10_701, 17_113, 22_863, 44_111] {
+        let outcome = run(&swarm(seed, Swarm::default()));
+        assert_eq!(outcome.failure, None, "seed {seed}");
+    }
+}
+
 #[test]
 fn no_seed_breaks_the_bound_or_starves_once_healed() {
     let found = sweep(0..60, Swarm::default(), 2, 1, &|_| {}, &|_| {});
