@@ -2,15 +2,22 @@
 
 use std::time::Duration;
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, Subject, WindowId};
 use crate::config::LEAD;
 use crate::fair::{Want, split};
 use crate::id::NodeId;
+use crate::message::Pledge;
 use crate::terms::Shape;
 use crate::turn::Turn;
 
 use super::Owner;
 use super::ledger::Entry;
+
+/// Before every other in order.
+const FIRST: Bucket = Bucket {
+    subject: Subject(0),
+    window: WindowId(0),
+};
 
 /// What a holder is in one handing out.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +56,7 @@ impl Owner {
                         entry.mark_last(place);
                         told.push(node);
                     }
-                } else {
+                } else if !is_too_early(entry, turn) {
                     let account = &mut entry.accounts[place];
                     account.exhausted = true;
                     account.pending = 0;
@@ -67,14 +74,14 @@ impl Owner {
         self.provision(bucket, turn);
     }
 
-    /// Hands out a part of what is free to all that want some.
-    pub(super) fn hand_out(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
+    /// Hands out a part of what is free to all that want some, and tells them at once or in the next round.
+    pub(super) fn hand_out(&mut self, bucket: Bucket, at_once: bool, turn: &mut Turn<'_>) {
         self.release(bucket, turn);
         let mut told = Vec::new();
         let again = self.with(bucket, turn, |entry, holders, turn| {
             if !may_issue(entry, turn) {
-                // Too early or too late, or not ours to issue. What is too early comes again.
-                return turn.time.sure < entry.start;
+                // Too late, or not ours to issue; or too early: that comes again.
+                return is_too_early(entry, turn);
             }
             let askers = askers(entry, |node| {
                 holders
@@ -121,7 +128,7 @@ impl Owner {
             entry.free() > 0 || entry.durable.is_some()
         });
         for node in told {
-            self.holder(node).out.touch(bucket);
+            self.tell(node, bucket, at_once);
         }
         self.provision(bucket, turn);
         if again == Some(true) {
@@ -129,17 +136,62 @@ impl Owner {
         }
     }
 
-    /// Stops holding back for members that have pledged since.
-    pub(super) fn release(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
-        self.with(bucket, turn, |entry, holders, _| {
-            let terms = entry.terms;
+    /// Stops holding back for members that have pledged since. Says whether there were any.
+    pub(super) fn release(&mut self, bucket: Bucket, turn: &mut Turn<'_>) -> bool {
+        let released = self.with(bucket, turn, |entry, holders, _| {
+            let (terms, before) = (entry.terms, entry.unpledged.len());
             entry.unpledged.retain(|(node, _)| {
                 !holders
                     .get(node)
                     .is_some_and(|it| it.pledged(bucket, &terms))
             });
+            entry.unpledged.len() < before
         });
         self.set_ceiling(bucket, turn);
+        released == Some(true)
+    }
+
+    /// A member has pledged: what was held back for it can be issued, at once if the window has begun. Who was told that
+    /// nothing is left may ask again.
+    pub(super) fn freed_by(&mut self, node: NodeId, pledge: Pledge, turn: &mut Turn<'_>) {
+        let range = (pledge.from, FIRST)..(pledge.until, FIRST);
+        let unsure: Vec<_> = self.holder(node).unsure.range(range).copied().collect();
+        for (start, bucket) in unsure {
+            let released = self.release(bucket, turn);
+            let entry = self.ledger.get(&bucket);
+            if !entry.is_some_and(|it| it.unpledged.iter().any(|(member, _)| *member == node)) {
+                self.holder(node).unsure.remove(&(start, bucket));
+            }
+            if !released {
+                continue;
+            }
+            let freed = self.with(bucket, turn, |entry, _, _| {
+                let exhausted = entry.accounts.iter_mut().filter(|it| it.exhausted);
+                exhausted
+                    .map(|account| {
+                        account.exhausted = false;
+                        account.node
+                    })
+                    .collect::<Vec<_>>()
+            });
+            let begun = start <= turn.time.sure;
+            for node in freed.unwrap_or_default() {
+                self.tell(node, bucket, begun);
+            }
+            if begun {
+                self.hand_out(bucket, true, turn);
+            } else {
+                self.stirred.insert(bucket);
+            }
+        }
+    }
+
+    fn tell(&mut self, node: NodeId, bucket: Bucket, at_once: bool) {
+        if at_once {
+            self.hurry(node, bucket);
+        } else {
+            self.holder(node).out.touch(bucket);
+        }
     }
 }
 
@@ -155,6 +207,12 @@ pub(super) fn may_issue(entry: &Entry, turn: &Turn<'_>) -> bool {
         && !turn.time.behind
         && entry.start <= turn.time.sure.plus(lead)
         && turn.time.sure < entry.end
+}
+
+/// Whether what may not be issued now may be later.
+fn is_too_early(entry: &Entry, turn: &Turn<'_>) -> bool {
+    let begins = turn.time.behind || turn.time.sure < entry.start;
+    begins && entry.authority && !entry.broken
 }
 
 fn askers(entry: &Entry, settled: impl Fn(NodeId) -> bool) -> Vec<Asker> {

@@ -38,6 +38,8 @@ pub(crate) struct Holder {
     pub pledges: Pledges,
     /// When its last report was stored whole.
     pub heard: Option<Instant>,
+    /// Buckets that credit is held back of for it, by start.
+    pub unsure: BTreeSet<(Wall, Bucket)>,
     /// It was away, and is heard again since.
     pub back_since: Option<Instant>,
 }
@@ -198,6 +200,8 @@ impl Owner {
                     if !pledged {
                         let share = view.share_of(bucket, &terms, *member);
                         entry.unpledged.push((*member, share));
+                        let holder = self.holders.entry(*member).or_default();
+                        holder.unsure.insert((start, bucket));
                     }
                 }
             }
@@ -256,7 +260,7 @@ impl Owner {
     pub fn round(&mut self, turn: &mut Turn<'_>) {
         self.round += 1;
         for bucket in std::mem::take(&mut self.stirred) {
-            self.hand_out(bucket, turn);
+            self.hand_out(bucket, false, turn);
         }
         while let Some((until, bucket)) = self.ends.first().copied()
             && until <= turn.time.sure
@@ -278,6 +282,11 @@ impl Owner {
             for account in &entry.accounts {
                 if let Some(holder) = self.holders.get_mut(&account.node) {
                     holder.out.forget(bucket);
+                }
+            }
+            for (node, _) in &entry.unpledged {
+                if let Some(holder) = self.holders.get_mut(node) {
+                    holder.unsure.remove(&(entry.start, bucket));
                 }
             }
         }

@@ -33,6 +33,7 @@ impl Owner {
         let first_piece = turn.config.broken(Mutant::FirstChunkCounts);
         let now = turn.time.instant;
         let absent = self.holder(from).is_absent(turn);
+        let mut pledged = None;
         let holder = self.holder(from);
         let counts = holder
             .into
@@ -43,6 +44,7 @@ impl Owner {
                 && (counts || first_piece)
             {
                 holder.pledges.add(pledge);
+                pledged = Some(pledge);
             }
         }
         if counts {
@@ -50,6 +52,9 @@ impl Owner {
                 holder.back_since = Some(now);
             }
             holder.heard = Some(now);
+        }
+        if let Some(pledge) = pledged {
+            self.freed_by(from, pledge, turn);
         }
         for record in &report.records {
             if report.urgent {
