@@ -283,7 +283,7 @@ impl World<'_> {
     fn woken(&mut self, place: usize, bucket: Bucket, count: usize, outcome: FastPath) {
         let machine = &mut self.machines[place];
         // A machine that was stopped meanwhile could not keep to any deadline.
-        let awake_since = machine.awake_since;
+        let (awake, awake_since) = (machine.stopped.is_none(), machine.awake_since);
         let Some(process) = &mut machine.process else {
             return;
         };
@@ -301,7 +301,7 @@ impl World<'_> {
         for request in woken {
             let waited_ns = self.at.0 - request.since.0.max(awake_since.0);
             self.tally.longest_wait_ns = self.tally.longest_wait_ns.max(waited_ns);
-            if waited_ns > longest {
+            if awake && waited_ns > longest {
                 self.failure = Some(Failure::Waits { bucket, waited_ns });
             }
             match outcome {

@@ -37,6 +37,15 @@ fn a_long_line_is_served_within_the_deadline() {
     }
 }
 
+/// What was held back for a member whose clock is behind once stayed with the owner for the whole window.
+#[test]
+fn what_was_held_back_is_issued_once_it_is_pledged() {
+    for seed in [4_278, 7_483, 55_120, 203_542] {
+        let outcome = run(&swarm(seed, Swarm::default()));
+        assert_eq!(outcome.failure, None, "seed {seed}");
+    }
+}
+
 #[test]
 fn no_seed_breaks_the_bound_or_starves_once_healed() {
     let found = sweep(0..60, Swarm::default(), 2, 1, &|_| {}, &|_| {});
