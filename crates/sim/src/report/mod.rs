@@ -16,7 +16,7 @@ pub(crate) const fn kind(failure: &Failure) -> &'static str {
         Failure::Start(_) => "no start",
         Failure::Unwritable(_) => "unwritable message",
         Failure::Unreadable(_) => "unreadable message",
-        Failure::Spin { .. } => "endless wait",
+        Failure::Waits { .. } => "late answer",
         Failure::Starved(_) => "starvation",
     }
 }

@@ -143,7 +143,7 @@ fn look_into(setup: &Setup, failure: &Failure) -> Failed {
         Failure::OverAdmission(over) => Some(over.bucket),
         Failure::OverSpan(over) => Some(over.bucket),
         Failure::TwoIssuers(two) => Some(two.bucket),
-        Failure::Spin { bucket } => Some(*bucket),
+        Failure::Waits { bucket, .. } => Some(*bucket),
         Failure::Starved(starved) => first_short(&run(&small), starved.key),
         Failure::Start(_)
         | Failure::Ledger(_)

@@ -62,7 +62,7 @@ impl SeedsReport {
             | Failure::Ledger(_)
             | Failure::Unwritable(_)
             | Failure::Unreadable(_)
-            | Failure::Spin { .. }
+            | Failure::Waits { .. }
             | Failure::Starved(_) => 0,
         });
         Self {
