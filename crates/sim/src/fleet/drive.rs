@@ -102,31 +102,28 @@ impl World<'_> {
         }
     }
 
-    /// Hands a node what happened, does what it wants done, and so on until it wants nothing more.
+    /// Hands a node what happened, and does what it wants done.
     pub(crate) fn tell(&mut self, place: usize, input: Input) {
-        let mut inputs = vec![input];
-        while let Some(input) = inputs.pop() {
-            let machine = &mut self.machines[place];
-            let Some(process) = &mut machine.process else {
-                return;
-            };
-            let mut watched = Watched {
-                table: &mut machine.table,
-                accounts: &mut self.accounts,
-                trace: &mut self.trace,
-                limits: &self.limits,
-                at: self.at,
-                machine: place,
-            };
-            let now = machine.clock.now(self.at);
-            process.node.handle(now, input, &mut watched);
-            self.tally.events += 1;
-            self.outputs(place, &mut inputs);
-        }
+        let machine = &mut self.machines[place];
+        let Some(process) = &mut machine.process else {
+            return;
+        };
+        let mut watched = Watched {
+            table: &mut machine.table,
+            accounts: &mut self.accounts,
+            trace: &mut self.trace,
+            limits: &self.limits,
+            at: self.at,
+            machine: place,
+        };
+        let now = machine.clock.now(self.at);
+        process.node.handle(now, input, &mut watched);
+        self.tally.events += 1;
+        self.outputs(place);
         self.set_timer(place);
     }
 
-    fn outputs(&mut self, place: usize, inputs: &mut Vec<Input>) {
+    fn outputs(&mut self, place: usize) {
         loop {
             let Some(process) = &mut self.machines[place].process else {
                 return;
