@@ -1,7 +1,8 @@
 //! The fast path (L): a request that finds too little credit asks the owner directly and waits, for a hard deadline.
 //!
-//! One question a bucket is under way at a time. Who comes meanwhile waits in line, and all of the line are counted in the
-//! next question, which follows at once as long as answers bring credit. Nobody waits past a deadline of its own.
+//! One question a bucket is under way at a time. Who comes meanwhile waits in line; the owner is told when the line has
+//! doubled, and all of it are counted in the next question, which follows at once as long as answers bring credit. Nobody
+//! waits past a deadline of its own.
 
 use crate::bucket::Bucket;
 use crate::config::LEAD;
@@ -87,6 +88,9 @@ impl Holder {
         if entry.flight.is_some() {
             entry.pending = entry.pending.saturating_add(need.cost);
             entry.waiting.extend(need.waits.then_some(waiting));
+            if entry.pending / 2 >= entry.told_pending {
+                self.ask_more(bucket, turn);
+            }
             return None;
         }
         if entry.available >= need.cost.max(1) {
@@ -118,9 +122,17 @@ impl Holder {
     fn ask(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
         if let Some(entry) = self.entries.get_mut(&bucket) {
             entry.flight = Some(turn.time.instant + turn.config.fast_path_deadline);
+            self.set_timer(bucket);
+            self.ask_more(bucket, turn);
+        }
+    }
+
+    /// Says that the question under way is about all that is pending now. A line that has doubled would wait too long
+    /// for an answer to its first.
+    fn ask_more(&mut self, bucket: Bucket, turn: &mut Turn<'_>) {
+        if let Some(entry) = self.entries.get_mut(&bucket) {
             entry.told_pending = entry.pending;
             turn.stats.fast_path_asked += 1;
-            self.set_timer(bucket);
             self.hurry(bucket);
         }
     }

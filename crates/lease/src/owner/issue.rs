@@ -19,6 +19,13 @@ const FIRST: Bucket = Bucket {
     window: WindowId(0),
 };
 
+/// Of the allowance, what is only given to requests that wait when several nodes ask, in percent: where the next
+/// request comes to is not known then, and what lies at another node comes too late for it.
+const SHARED_RESERVE_PERCENT: u32 = 30;
+
+/// So many nodes are several.
+const SEVERAL: usize = 3;
+
 /// What a holder is in one handing out.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
@@ -237,9 +244,19 @@ fn askers(entry: &Entry, settled: impl Fn(NodeId) -> bool) -> Vec<Asker> {
     askers
 }
 
+/// What is kept for requests that wait.
+fn reserve(entry: &Entry, askers: usize, turn: &Turn<'_>) -> u64 {
+    let shared = if askers < SEVERAL {
+        0
+    } else {
+        SHARED_RESERVE_PERCENT
+    };
+    percent(entry.allowance(), turn.config.reserve_percent.max(shared))
+}
+
 /// How much of what is free this round hands out.
 fn pool(entry: &Entry, askers: &[Asker], free: u64, turn: &Turn<'_>) -> u64 {
-    let reserve = percent(entry.allowance(), turn.config.reserve_percent);
+    let reserve = reserve(entry, askers.len(), turn);
     let part = if askers.len() == 1 {
         turn.config.lone_issue_percent
     } else {
@@ -269,13 +286,20 @@ fn for_one(entry: &Entry, place: usize, turn: &Turn<'_>) -> u64 {
         .iter()
         .filter(|other| other.node != account.node && (other.demand > 0 || other.available > 0))
         .count() as u64;
-    let reserve = percent(entry.allowance(), turn.config.reserve_percent);
+    let reserve = reserve(entry, others as usize + 1, turn);
     let part = if others == 0 {
         turn.config.lone_issue_percent
     } else {
         turn.config.issue_percent
     };
     let more = percent(free.saturating_sub(reserve), part) / (others + 1);
+    // In the first moment of a burst nobody is known to be the only one: a fair part, and then as much again as it has had.
+    let members = turn
+        .views
+        .governing(entry.start)
+        .map_or(1, |view| view.members.len() as u64);
+    let known = account.demand.max(account.granted()).max(account.pending);
+    let more = more.min(known.max(entry.allowance() / members.max(1)));
     let quantum = account.quantum.max(1);
     let more = if entry.is_sparse() {
         0
