@@ -108,6 +108,9 @@ pub struct Fleet {
     /// The store of durable limits, and whether it often gives no answer.
     pub store: BTreeMap<Bucket, Authorized>,
     pub store_fails: bool,
+    /// Changes are kept back, and answered by `Unknown`: they land when [`Fleet::land`] says so.
+    pub store_late: bool,
+    pub late: Vec<(Identity, Change)>,
     store_turn: u64,
     /// What operators were told.
     pub events: Vec<(NodeId, Event)>,
@@ -157,6 +160,8 @@ impl Fleet {
             disk: MS,
             store: BTreeMap::new(),
             store_fails: false,
+            store_late: false,
+            late: Vec::new(),
             store_turn: 0,
             events: Vec::new(),
             flying: BTreeMap::new(),
@@ -318,7 +323,10 @@ impl Fleet {
                     let me = self.members[index].node.as_ref().unwrap().identity();
                     let bucket = change.bucket;
                     self.store_turn += 1;
-                    let answer = if self.store_fails && self.store_turn.is_multiple_of(5) {
+                    let answer = if self.store_late {
+                        self.late.push((me, change));
+                        StoreAnswer::Unknown
+                    } else if self.store_fails && self.store_turn.is_multiple_of(5) {
                         if self.store_turn.is_multiple_of(2) {
                             self.change(me, change);
                         }
@@ -367,6 +375,13 @@ impl Fleet {
         };
         self.store.insert(change.bucket, kept);
         StoreAnswer::Kept(kept)
+    }
+
+    /// What was kept back reaches the store now; nobody hears of it.
+    pub fn land(&mut self) {
+        for (me, change) in std::mem::take(&mut self.late) {
+            self.change(me, change);
+        }
     }
 
     /// S6, for one bucket.

@@ -1,6 +1,7 @@
 //! The protocol from outside: whole fleets of nodes, driven by inputs and outputs alone.
 #![allow(clippy::unwrap_used)]
 
+mod adversary;
 mod fleet;
 mod golden;
 mod line;

@@ -69,7 +69,18 @@ fn faulty(faults: Rc<RefCell<Faults>>) -> Network {
 }
 
 /// One run of a few simulated seconds. Returns (admitted, possible) of the last healthy windows.
-pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
+pub fn run(seed: u64, config: Config) -> (u64, u64) {
+    run_shaped(seed, config, 1_000, 1_000, None)
+}
+
+/// The same with other windows for the two slotted shapes, and perhaps with another longest delay.
+pub fn run_shaped(
+    seed: u64,
+    mut config: Config,
+    sliding_ms: u64,
+    token_ms: u64,
+    delay: Option<u64>,
+) -> (u64, u64) {
     let mut chance = Chance::new(seed);
     if chance.one_in(3) {
         config.most_records = 1;
@@ -85,6 +96,9 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
         delay_most: if chance.one_in(2) { 400_000 } else { 40 * MS },
         cut: Vec::new(),
     }));
+    if let Some(delay) = delay {
+        faults.borrow_mut().delay_most = delay;
+    }
     let nodes = 2 + chance.below(5);
     let mut fleet = Fleet::new(nodes, config, faulty(faults.clone()));
     let windows = [100, 200, 500, 3_000];
@@ -96,10 +110,10 @@ pub fn run(seed: u64, mut config: Config) -> (u64, u64) {
         match chance.below(4) {
             0 => {
                 terms.shape = Shape::SlidingWindow;
-                terms.window_ns = 1_000 * MS;
+                terms.window_ns = sliding_ms * MS;
             }
             1 => {
-                terms.window_ns = 1_000 * MS;
+                terms.window_ns = token_ms * MS;
                 terms.shape = Shape::TokenBucket {
                     burst: units.div_ceil(10) + chance.below(30),
                 };
