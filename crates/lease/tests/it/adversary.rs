@@ -15,6 +15,7 @@ use leasehold_lease::time::Wall;
 use leasehold_lease::view::View;
 
 use super::fleet::{BASE, Fleet, HELD, MS, Network, terms};
+use super::random::{Extra, run_shaped};
 
 const KEY: Subject = Subject((7 << 100) | (9 << 40));
 
@@ -85,7 +86,9 @@ fn a_report_too_long_for_its_pieces_pledges_all_the_same() {
     let mut fleet = Fleet::new(2, config, network);
     let limit = terms(10, 10_000);
     // All in one phase.
-    let subjects: Vec<Subject> = (1..30_000_u128).map(|high| Subject((high << 64) | 77)).collect();
+    let subjects: Vec<Subject> = (1..30_000_u128)
+        .map(|high| Subject((high << 64) | 77))
+        .collect();
     fleet.limits.insert(subjects[0], limit);
     fleet.start_all();
     ms(&mut fleet, 300);
@@ -193,7 +196,8 @@ fn a_share_is_taken_twice_when_the_clock_jumps_ahead_and_back() {
 
 /// Tried: the answer to a durable limit's lowering is lost, and the change lands only after the owner has looked again
 /// (`Unknown`: "perhaps it still will be"). Then the owner crashes.
-/// Came of it: see the assertion.
+/// Came of it: BROKEN, 1,001 of 1,000. After `Unknown` and `Is` of what was there before, `usable` is again what it was
+/// before the lowering, which may still land: 71 are charged when the store says 50, and the next owner begins at 50.
 #[test]
 #[should_panic(expected = "S6")]
 fn a_lowering_that_lands_late_takes_away_what_was_issued_meanwhile() {
@@ -226,7 +230,11 @@ fn a_lowering_that_lands_late_takes_away_what_was_issued_meanwhile() {
         ms(&mut fleet, 10);
         turns += 1;
     }
-    println!("after {turns}: {:?} {:?}", fleet.late, fleet.store.get(&bucket));
+    println!(
+        "after {turns}: {:?} {:?}",
+        fleet.late,
+        fleet.store.get(&bucket)
+    );
     assert!(!fleet.late.is_empty(), "nothing was lowered");
     let high = fleet.store[&bucket].total;
     let low = fleet.late[0].1.to;
@@ -241,7 +249,10 @@ fn a_lowering_that_lands_late_takes_away_what_was_issued_meanwhile() {
         let owner = fleet.members[0].node.as_ref().unwrap();
         let owned = owner.owned().find(|it| it.bucket == bucket).unwrap();
         if owned.charged > low {
-            println!("turn {turn}: charged {} of {low} in {:?}", owned.charged, fleet.late);
+            println!(
+                "turn {turn}: charged {} of {low} in {:?}",
+                owned.charged, fleet.late
+            );
             break;
         }
     }
@@ -279,7 +290,8 @@ fn a_fixed_list_changed_as_the_docs_say_with_clocks_apart() {
     // A window of node 3 that node 2 owns in the list without it.
     let next = View::fixed(ViewId(78), vec![NodeId(1), NodeId(2)]);
     let mut bucket = fleet.bucket(2, KEY).next();
-    while fleet.view.issuer(bucket, &limit) != NodeId(3) || next.issuer(bucket, &limit) != NodeId(2) {
+    while fleet.view.issuer(bucket, &limit) != NodeId(3) || next.issuer(bucket, &limit) != NodeId(2)
+    {
         bucket = bucket.next();
     }
     fleet.run_until(bucket.start(limit.slot_ns()).0 - BASE - 1_000 * MS + 5 * MS);
@@ -397,7 +409,7 @@ fn an_owner_forgets_a_lowered_limit_between_windows() {
 
 /// Tried: seventeen changes of the list within one window of a limit that is not durable (a rolling restart of nine nodes
 /// whose list is kept by the fleet), while one node keeps spending of that window.
-/// Came of it: see the assertion; nodes keep 16 lists, and an owner that no longer knows the window's list stores no record
+/// Came of it: BROKEN (liveness): from the 17th list on nobody is in contact with the long window's owner. Nodes keep 16 lists, and an owner that no longer knows the window's list stores no record
 /// of it, so no report that has one counts: no pledge, no acknowledgement, no contact, for any key.
 #[test]
 fn many_lists_in_one_long_window() {
@@ -473,7 +485,8 @@ fn pinned_durable(nodes: u64) -> Fleet {
 }
 
 /// Tried: a durable limit of 10,000 an hour, asked for 20 times a second at one node for 10 s; then all nodes crash.
-/// Came of it: printed; "at most a tranche is lost" holds for an owner that crashes alone, not for a holder.
+/// Came of it: BROKEN (no S rule): 199 are spent, all 10,000 are authorized and issued, and the 9,801 are lost. "At most a
+/// tranche is lost" holds for an owner that crashes and had not issued what it had authorized.
 #[test]
 fn what_a_crash_loses_of_a_durable_limit() {
     for nodes in [1, 2] {
@@ -484,7 +497,10 @@ fn what_a_crash_loses_of_a_durable_limit() {
         }
         let bucket = fleet.bucket(0, KEY);
         let spent = fleet.admitted;
-        println!("{nodes} nodes: spent {spent}, store {:?}", fleet.store.get(&bucket));
+        println!(
+            "{nodes} nodes: spent {spent}, store {:?}",
+            fleet.store.get(&bucket)
+        );
         for index in 0..nodes as usize {
             fleet.crash(index);
             fleet.start(index);
@@ -494,12 +510,17 @@ fn what_a_crash_loses_of_a_durable_limit() {
             fleet.request(0, KEY, 1);
             ms(&mut fleet, 1);
         }
-        println!("{nodes} nodes: spent {} more, store {:?}", fleet.admitted - spent, fleet.store.get(&bucket));
+        println!(
+            "{nodes} nodes: spent {} more, store {:?}",
+            fleet.admitted - spent,
+            fleet.store.get(&bucket)
+        );
     }
 }
 
 /// Tried: the list changes in a durable window, so that the bucket has another owner; the old one lives on.
-/// Came of it: printed.
+/// Came of it: BROKEN (no S rule): the old owner goes on handing out to holders that no longer listen to it, and takes the
+/// store back in turns with the new one; 6,700 of 10,000 units are gone within half a second.
 #[test]
 fn a_durable_bucket_moves_to_another_owner() {
     let mut fleet = pinned_durable(2);
@@ -510,7 +531,11 @@ fn a_durable_bucket_moves_to_another_owner() {
         fleet.request(1, KEY, 1);
         ms(&mut fleet, 5);
     }
-    println!("before: spent {} {:?}", fleet.admitted, fleet.store.get(&bucket));
+    println!(
+        "before: spent {} {:?}",
+        fleet.admitted,
+        fleet.store.get(&bucket)
+    );
     let at = Wall(BASE + fleet.now + 100 * MS);
     let old = View {
         lease_until: at,
@@ -522,7 +547,11 @@ fn a_durable_bucket_moves_to_another_owner() {
         active_from: at,
         lease_until: Wall(u64::MAX),
     };
-    println!("{:?} to {:?}", fleet.view.issuer(bucket, &limit), view.issuer(bucket, &limit));
+    println!(
+        "{:?} to {:?}",
+        fleet.view.issuer(bucket, &limit),
+        view.issuer(bucket, &limit)
+    );
     for index in 0..2 {
         fleet.input(index, Input::View(old.clone()));
         fleet.input(index, Input::View(view.clone()));
@@ -539,22 +568,223 @@ fn a_durable_bucket_moves_to_another_owner() {
             .filter_map(|it| it.table.levels.get(&bucket))
             .map(|it| it.available)
             .sum();
-        println!("then: spent {} live {live} {:?}", fleet.admitted, fleet.store.get(&bucket));
+        println!(
+            "then: spent {} live {live} {:?}",
+            fleet.admitted,
+            fleet.store.get(&bucket)
+        );
     }
 }
 
 /// Tried: sliding windows of 100 ms to a second and odd lengths, token buckets of the same, and messages up to half a second
 /// late, doubled, lost and overtaken, in random fleets with crashes, cuts, clocks, lists and policies.
-/// Came of it: see the report.
+/// Came of it: held (1,560 runs: seeds 0 to 11 and 100 to 399).
 #[test]
 fn random_fleets_of_short_windows() {
     let first = std::env::var("LEASE_FIRST_SEED").map_or(0, |seed| seed.parse().unwrap());
     let seeds = std::env::var("LEASE_SEEDS").map_or(6, |seeds| seeds.parse().unwrap());
     for seed in first..first + seeds {
         for window in [100, 137, 300, 999, 5_000] {
-            let delay = [None, Some(150 * MS), Some(500 * MS)][seed as usize % 3];
+            let extra = Extra {
+                delay: [None, Some(150 * MS), Some(500 * MS)][seed as usize % 3],
+                ..Extra::default()
+            };
             println!("seed {seed} window {window}");
-            super::random::run_shaped(seed + 7_000_000, Config::default(), window, window, delay);
+            run_shaped(seed + 7_000_000, Config::default(), window, window, extra);
         }
     }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let first = std::env::var("LEASE_FIRST_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let seeds = std::env::var("LEASE_SEEDS").map_or(6, |seeds| seeds.parse().unwrap());
+    first..first + seeds
+}
+
+/// Tried: random fleets whose policies change for sliding windows and token buckets too (the sum is held against the
+/// largest units that were in force).
+/// Came of it: held (seeds 0 to 119, 1000 to 1899), once the checker allows for the odd unit of two rates in turn.
+#[test]
+fn random_policies_of_slotted_limits() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let extra = Extra {
+            retune_all: true,
+            ..Extra::default()
+        };
+        run_shaped(seed + 8_000_000, Config::default(), 1_000, 1_000, extra);
+    }
+}
+
+/// Tried: random fleets with a slow disk and clocks that jump ahead for a moment.
+/// Came of it: held (seeds 0 to 119, 1000 to 1699): chance does not find what the two schedules of clocks above do.
+#[test]
+fn random_clocks_on_slow_disks() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        let extra = Extra {
+            disk: Some(40 * MS + seed % 7 * 100 * MS),
+            clocks: true,
+            ..Extra::default()
+        };
+        run_shaped(seed + 9_000_000, Config::default(), 1_000, 1_000, extra);
+    }
+}
+
+/// Tried: a hundred requests of cost 0, and some of 2^55 and more, while another node holds credit.
+/// Came of it: held. Each of the hundred puts a question of its own (0 is always twice 0).
+#[test]
+fn costs_of_nothing_and_of_everything() {
+    let (_, network) = network();
+    let mut fleet = Fleet::new(2, Config::default(), network);
+    fleet.limits.insert(KEY, terms(100, 3_000));
+    fleet.start_all();
+    ms(&mut fleet, 300);
+    align(&mut fleet, KEY, 1, 5);
+    let asked = fleet.asked();
+    for _ in 0..100 {
+        let need = Input::Need {
+            bucket: fleet.bucket(1, KEY),
+            terms: fleet.limits[&KEY],
+            cost: 0,
+            waits: false,
+        };
+        fleet.input(1, need);
+    }
+    ms(&mut fleet, 3);
+    println!(
+        "{} questions for 100 requests of cost 0",
+        fleet.asked() - asked
+    );
+    requests(&mut fleet, 1, KEY, 5);
+    let available = |fleet: &Fleet| {
+        let bucket = fleet.bucket(1, KEY);
+        fleet.members[1].table.levels[&bucket].available
+    };
+    let before = available(&fleet);
+    for _ in 0..3 {
+        fleet.request(0, KEY, u64::MAX >> 8);
+        fleet.request(0, KEY, u64::MAX >> 9);
+        ms(&mut fleet, 4);
+    }
+    println!("node 2 had {before}, has {}", available(&fleet));
+}
+
+/// Tried: a node of mode `fixed` that takes its share in the very nanosecond in which the window begins, stops in order (its
+/// floor is what it used), and starts again before its clock has moved on.
+/// Came of it: BROKEN: `start < boot` must be `<=`; there is no second belt here as there is in S9 and S10.
+#[test]
+#[should_panic(expected = "S6")]
+fn a_fixed_share_in_the_first_nanosecond_of_a_window() {
+    let (_, network) = network();
+    let mut fleet = Fleet::new(1, Config::default(), network);
+    fleet.limits.insert(
+        KEY,
+        Terms {
+            mode: Mode::Fixed,
+            ..terms(10, 1_000)
+        },
+    );
+    fleet.start_all();
+    align(&mut fleet, KEY, 1, 0);
+    for _ in 0..10 {
+        fleet.request(0, KEY, 1);
+    }
+    assert_eq!(fleet.admitted, 10);
+    let used = fleet.members[0].node.as_ref().unwrap().used();
+    fleet.crash(0);
+    fleet.members[0].floor = used;
+    fleet.start(0);
+    ms(&mut fleet, 20);
+    requests(&mut fleet, 0, KEY, 10);
+}
+
+/// Tried: windows of the largest length, with phases before and after the present, largest units, durable and not; cuts,
+/// crashes of owner and holder.
+/// Came of it: held. With units of `i64::MAX`, which a limit without a window may have, `Stats::issued_units` overflows (a
+/// panic in a build with checks: `owner/issue.rs`), so the units here are fewer.
+#[test]
+fn windows_without_end() {
+    for low in [1_u128, u128::from(u64::MAX) >> 1, u128::from(u64::MAX)] {
+        for durable in [false, true] {
+            for units in [10, i64::MAX as u64 >> 7] {
+                let (links, network) = network();
+                let mut fleet = Fleet::new(3, Config::default(), network);
+                let key = Subject((7 << 80) | low);
+                let limit = Terms {
+                    window_ns: u64::MAX,
+                    durable,
+                    ..terms(units, 1)
+                };
+                fleet.limits.insert(key, limit);
+                cut(&links, 1, 2);
+                fleet.start_all();
+                ms(&mut fleet, 300);
+                for index in 0..3 {
+                    requests(&mut fleet, index, key, 4);
+                }
+                links.borrow_mut().cut.clear();
+                ms(&mut fleet, 300);
+                for index in 0..3 {
+                    requests(&mut fleet, index, key, 4);
+                    fleet.crash(index);
+                    ms(&mut fleet, 30);
+                    fleet.start(index);
+                    requests(&mut fleet, 2 - index, key, 4);
+                    ms(&mut fleet, 400);
+                    requests(&mut fleet, index, key, 4);
+                }
+                println!("{low} {durable} {units}: {:?}", fleet.spent);
+            }
+        }
+    }
+}
+
+/// Tried: the owner lowers, raises and lowers again across a window's turn, each heard by one node only, with the returns of
+/// one recall held back until after the next; the second node cut off in between, and taking its share by the largest.
+/// Came of it: held (the bound is the largest units in force).
+#[test]
+fn lowered_raised_and_lowered_across_a_turn_with_late_returns() {
+    let (links, network) = network();
+    let mut fleet = Fleet::new(3, Config::default(), network);
+    let first = terms(90, 1_000);
+    fleet.limits.insert(KEY, first);
+    fleet.most.insert(KEY, 90);
+    fleet.start_all();
+    ms(&mut fleet, 300);
+    for turn in 0..40_u64 {
+        align(&mut fleet, KEY, 1 + turn % 3, 900 + turn % 7 * 20);
+        for (step, units) in [9, 60, 3, 90].into_iter().enumerate() {
+            let known = fleet.limits[&KEY];
+            let terms = Terms {
+                units,
+                revision: known.revision + 1,
+                ..known
+            };
+            fleet.limits.insert(KEY, terms);
+            let index = (turn as usize + step) % 3;
+            fleet.input(
+                index,
+                Input::Terms {
+                    subject: KEY,
+                    terms,
+                },
+            );
+            let (one, other) = (1 + turn % 3, 1 + (turn + 1) % 3);
+            match step {
+                0 => links.borrow_mut().held.push((other, one)),
+                1 => cut(&links, 1 + (turn + 2) % 3, one),
+                2 => {
+                    links.borrow_mut().held.clear();
+                    ms(&mut fleet, 12);
+                    fleet.release(NodeId(other), NodeId(one));
+                }
+                _ => links.borrow_mut().cut.clear(),
+            }
+            for index in 0..3 {
+                requests(&mut fleet, index, KEY, 9);
+            }
+        }
+    }
+    println!("{:?}", fleet.spent);
 }

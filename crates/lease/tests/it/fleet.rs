@@ -411,6 +411,11 @@ impl Fleet {
             return;
         }
         if let Shape::TokenBucket { burst } = terms.shape {
+            let most = self.most.get(&bucket.subject).copied().unwrap_or(0);
+            let terms = Terms {
+                units: terms.units.max(most),
+                ..terms
+            };
             // In every run of slots that ends here: no more than the burst and what flowed in after the first.
             let mut spent = 0;
             let mut inflow = 0;
@@ -422,7 +427,12 @@ impl Fleet {
                     "tokens at {} ms: {bucket:?} {spent} in {back} slots of {burst} + {inflow}",
                     self.now / MS
                 );
-                inflow += terms.inflow(slot);
+                // Of two rates in turn, the slower may have the odd unit of a slot.
+                inflow += if most > 0 {
+                    terms.units.div_ceil(terms.window_ns / terms.slot_ns())
+                } else {
+                    terms.inflow(slot)
+                };
             }
             return;
         }

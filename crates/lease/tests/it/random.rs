@@ -70,7 +70,20 @@ fn faulty(faults: Rc<RefCell<Faults>>) -> Network {
 
 /// One run of a few simulated seconds. Returns (admitted, possible) of the last healthy windows.
 pub fn run(seed: u64, config: Config) -> (u64, u64) {
-    run_shaped(seed, config, 1_000, 1_000, None)
+    run_shaped(seed, config, 1_000, 1_000, Extra::default())
+}
+
+/// What makes it worse than usual.
+#[derive(Clone, Copy, Default)]
+pub struct Extra {
+    /// The longest delay.
+    pub delay: Option<u64>,
+    /// How long a floor takes to save.
+    pub disk: Option<u64>,
+    /// Policies change for every shape, not for fixed windows alone.
+    pub retune_all: bool,
+    /// Clocks often step ahead for a moment.
+    pub clocks: bool,
 }
 
 /// The same with other windows for the two slotted shapes, and perhaps with another longest delay.
@@ -79,7 +92,7 @@ pub fn run_shaped(
     mut config: Config,
     sliding_ms: u64,
     token_ms: u64,
-    delay: Option<u64>,
+    extra: Extra,
 ) -> (u64, u64) {
     let mut chance = Chance::new(seed);
     if chance.one_in(3) {
@@ -96,7 +109,7 @@ pub fn run_shaped(
         delay_most: if chance.one_in(2) { 400_000 } else { 40 * MS },
         cut: Vec::new(),
     }));
-    if let Some(delay) = delay {
+    if let Some(delay) = extra.delay {
         faults.borrow_mut().delay_most = delay;
     }
     let nodes = 2 + chance.below(5);
@@ -123,6 +136,7 @@ pub fn run_shaped(
         }
         fleet.limits.insert(subject, terms);
     }
+    fleet.disk = extra.disk.unwrap_or(fleet.disk);
     let subjects: Vec<Subject> = fleet.limits.keys().copied().collect();
     for index in 0..nodes as usize {
         fleet.members[index].skew = chance.below(40) as i64 * MS as i64 - 20 * MS as i64;
@@ -179,7 +193,10 @@ pub fn run_shaped(
             }
         }
         let subject = subjects[chance.below(subjects.len() as u64) as usize];
-        if retunes && fleet.limits[&subject].shape == Shape::FixedWindow && chance.one_in(300) {
+        if retunes
+            && (extra.retune_all || fleet.limits[&subject].shape == Shape::FixedWindow)
+            && chance.one_in(300)
+        {
             let known = fleet.limits[&subject];
             let most = fleet.most.entry(subject).or_insert(known.units);
             *most = (*most).max(known.units);
@@ -202,6 +219,13 @@ pub fn run_shaped(
             1
         };
         fleet.request(node, subject, cost);
+        if extra.clocks && chance.one_in(60) {
+            fleet.members[node].skew = if fleet.members[node].skew > 1_000 * MS as i64 {
+                0
+            } else {
+                1_100 * MS as i64 + chance.below(3_000) as i64 * MS as i64
+            };
+        }
         match chance.below(400) {
             0 => fleet.crash(node),
             1..=3 if fleet.members[node].node.is_none() => {
