@@ -788,3 +788,39 @@ fn lowered_raised_and_lowered_across_a_turn_with_late_returns() {
     }
     println!("{:?}", fleet.spent);
 }
+
+/// Tried: a holder's clock is a day ahead for a second, and it asks for as many keys as the owner has room for.
+/// Came of it: BROKEN (liveness): the owner keeps an entry for each until that day has come, and is full for everybody.
+#[test]
+fn a_clock_a_day_ahead_fills_the_ledgers_of_others() {
+    let (_, network) = network();
+    let config = Config {
+        most_owned: 40,
+        ..Config::default()
+    };
+    let mut fleet = Fleet::new(2, config, network);
+    for high in 1..=400 {
+        fleet
+            .limits
+            .insert(Subject((high << 64) | 77), terms(10, 1_000));
+    }
+    fleet.start_all();
+    ms(&mut fleet, 300);
+    fleet.members[1].skew = 86_400_000 * MS as i64;
+    for high in 1..=200 {
+        fleet.request(1, Subject((high << 64) | 77), 1);
+        ms(&mut fleet, 5);
+    }
+    fleet.members[1].skew = 0;
+    ms(&mut fleet, 10_000);
+    let owned: Vec<usize> = (0..2)
+        .map(|index| fleet.members[index].node.as_ref().unwrap().owned().count())
+        .collect();
+    let mut admitted = 0;
+    for high in 201..=400 {
+        admitted += requests(&mut fleet, 0, Subject((high << 64) | 77), 1);
+    }
+    println!(
+        "ledgers {owned:?}, {admitted} of 200 admitted at node 1, 10 s after the clock was put right"
+    );
+}
