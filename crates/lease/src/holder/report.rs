@@ -95,10 +95,20 @@ impl Holder {
                 (seq, since, Vec::new())
             }
         };
+        // What does not fit is told in the next, and until then nothing is pledged: it would be of all.
+        let most = turn
+            .config
+            .most_records
+            .saturating_mul(MOST_CHUNKS as usize);
+        let fits = buckets.len() <= most;
         let pledge = match say {
+            Say::All if !fits => None,
             Say::All => pledge(owner, turn),
             Say::Urgent(_) | Say::Probe => None,
         };
+        for bucket in buckets.iter().skip(most) {
+            owner.out.touch(*bucket);
+        }
         let (owner_epoch, acked_grant) = (owner.epoch, owner.into.stored());
         let records = self.records(&buckets, turn, credit);
         turn.stats.report_records_sent += records.len() as u64;

@@ -67,7 +67,8 @@ impl Holder {
                 .get(&bucket.subject)
                 .is_none_or(|last| *last < anchor || *last == entry.start);
         let first = entry.self_granted == 0 || broken(Mutant::SelfGrantTwice);
-        let begun = turn.time.sure >= entry.start;
+        // Not over by the earlier clock either: what it took before may have been forgotten by the later one.
+        let begun = turn.time.sure >= entry.start && turn.time.sure < entry.end;
         let share = view.share_of(bucket, &entry.terms, turn.me.node);
         if !(begun && unpledged && alive && remembered && first) || share == 0 {
             return false;
@@ -101,7 +102,11 @@ impl Holder {
         }
         let remembered = self.fixed_floor.is_none_or(|floor| entry.start > floor);
         if turn.time.behind
-            || entry.start < turn.boot
+            // Also at the very floor: the incarnation before may have taken it in that nanosecond. Before the first there
+            // is none.
+            || entry.start <= turn.boot && turn.boot.0 != 0
+            // By the later clock it may be over, and what was taken of it forgotten.
+            || turn.time.sure >= entry.end
             || turn.time.sure < entry.start
             || !remembered
         {

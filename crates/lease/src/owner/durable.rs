@@ -36,6 +36,9 @@ pub(crate) struct Durable {
     /// A question is under way.
     pub asking: bool,
     refused: bool,
+    /// The version that a lowering expected, and the least total asked for of it. While the store shows that version, the
+    /// lowering may still be made, though its answer was lost.
+    pending_low: Option<(u64, u64)>,
     retry_at: Option<Instant>,
 }
 
@@ -91,6 +94,12 @@ impl Owner {
         let high = durable.usable > used.saturating_add(tranche.saturating_mul(2));
         if (low && to > durable.usable) || high {
             durable.usable = durable.usable.min(to);
+            let version = expected.map_or(0, |it| it.version);
+            let low = durable
+                .pending_low
+                .filter(|(v, _)| *v == version)
+                .map_or(to, |(_, low)| low.min(to));
+            durable.pending_low = Some((version, low));
             durable.asking = true;
             turn.outputs.push_back(Output::Authorize(Change {
                 bucket,
@@ -120,6 +129,11 @@ impl Owner {
                     None => (0, 0),
                     Some(it) if it.fence == me => (it.total, it.base),
                     Some(it) => (it.total, it.total),
+                };
+                let version = found.map_or(0, |it| it.version);
+                let usable = match durable.pending_low {
+                    Some((v, low)) if v == version => usable.min(low),
+                    _ => usable,
                 };
                 (durable.usable, durable.base) = (usable, if no_base { 0 } else { base });
             }

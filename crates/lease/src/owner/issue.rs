@@ -161,6 +161,9 @@ impl Owner {
     /// A member has pledged: what was held back for it can be issued, at once if the window has begun. Who was told that
     /// nothing is left may ask again.
     pub(super) fn freed_by(&mut self, node: NodeId, pledge: Pledge, turn: &mut Turn<'_>) {
+        if pledge.from >= pledge.until {
+            return;
+        }
         let range = (pledge.from, FIRST)..(pledge.until, FIRST);
         let unsure: Vec<_> = self.holder(node).unsure.range(range).copied().collect();
         for (start, bucket) in unsure {
