@@ -291,7 +291,7 @@ fn a_fixed_list_changed_as_the_docs_say_with_clocks_apart() {
         bucket = bucket.next();
     }
     fleet.run_until(bucket.start(limit.slot_ns()).0 - BASE - 1_000 * MS + 5 * MS);
-    assert_eq!(requests(&mut fleet, 2, KEY, 12) > 0, true);
+    assert!(requests(&mut fleet, 2, KEY, 12) > 0);
     println!("spent {:?}", fleet.spent.get(&bucket));
     for index in 0..3 {
         // In order.
