@@ -129,7 +129,6 @@ impl Node {
                     let (builder, router) = (builder.clone(), router.clone());
                     let (telemetry, life) = (Arc::clone(&telemetry), life.clone());
                     async move {
-                        let router = router;
                         connection::serve_http(
                             builder, start, stream, peer, router, &telemetry, life,
                         )
